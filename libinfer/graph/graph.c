@@ -56,6 +56,7 @@ void graph_free(struct graph *g)
     free(g->output);
     free(g->preprocess);
     free(g->name);
+    free(g->task);
     graph_index_free(g->index);
     free(g);
 }
@@ -452,6 +453,8 @@ static bool copy_parts(struct graph *to, const struct graph *g)
         if (to->label[i] == NULL)
             return false;
     }
+    if (g->task != NULL && (to->task = strdup(g->task)) == NULL)
+        return false;
     graph_index_rebuild(to);
     return true;
 }

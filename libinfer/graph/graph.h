@@ -232,6 +232,7 @@ struct graph {
     struct graph_preprocess *preprocess; /* one an input */
     char **label;
     int n_labels;
+    char *task; /* what the outputs are, as libinfer/task reads it; or NULL */
     struct graph_index *index; /* of names; graph.c's own */
 };
 

@@ -521,23 +521,36 @@ static int check_version(const cJSON *json, struct infer_error *err)
     return INFER_OK;
 }
 
+/* A member of the graph that is a text, if it is there. */
+static void read_text(struct reader *r, const cJSON *json, const char *member,
+                      char **to)
+{
+    const cJSON *item = json_member(json, member);
+
+    if (item == NULL)
+        return;
+    if (!cJSON_IsString(item)) {
+        fault(r, "graph: '%s' is not a string", member);
+        return;
+    }
+    free(*to);
+    *to = strdup(item->valuestring);
+    if (*to == NULL)
+        out_of_memory(r);
+}
+
 static void read_graph(struct reader *r, const cJSON *json)
 {
-    static const char *const known[] = {"infer",   "name",   "inputs",  "nodes",
-                                        "outputs", "labels", "weights", NULL};
-    const cJSON *name = json_member(json, "name");
+    static const char *const known[] = {"infer",  "name",    "inputs",
+                                        "nodes",  "task",    "outputs",
+                                        "labels", "weights", NULL};
 
     check_members(r, json, "graph", known);
-    if (name != NULL && !cJSON_IsString(name)) {
-        fault(r, "graph: 'name' is not a string");
-    } else if (name != NULL) {
-        free(r->g->name);
-        r->g->name = strdup(name->valuestring);
-        if (r->g->name == NULL) {
-            out_of_memory(r);
-            return;
-        }
-    }
+    read_text(r, json, "name", &r->g->name);
+    if (!stopped(r))
+        read_text(r, json, "task", &r->g->task);
+    if (stopped(r))
+        return;
     read_inputs(r, json);
     if (!stopped(r))
         read_weights(r, json_member(json, "weights"));

@@ -285,6 +285,7 @@ struct cJSON *graph_to_json(const struct graph *g)
         !put(json, "inputs", inputs_to_json(g)) ||
         !put(json, "nodes", nodes_to_json(g)) ||
         !put(json, "outputs", names_to_json(g, g->output, g->n_outputs)) ||
+        (g->task != NULL && !put(json, "task", cJSON_CreateString(g->task))) ||
         (g->n_labels > 0 && !put(json, "labels", labels_to_json(g))) ||
         !put_weights(json, g)) {
         cJSON_Delete(json);

@@ -150,6 +150,9 @@ static int check_names(const struct graph *g, struct infer_error *err)
         if (!json_is_utf8(g->label[i], strlen(g->label[i])))
             keep(&rc, error_add(err, INFER_EFORMAT,
                                 "label %d is no valid UTF-8", i));
+    if (g->task != NULL && !json_is_utf8(g->task, strlen(g->task)))
+        keep(&rc, error_add(err, INFER_EFORMAT,
+                            "the graph's task is no valid UTF-8"));
     if (!json_is_utf8(g->name, strlen(g->name)))
         keep(&rc, error_add(err, INFER_EFORMAT,
                             "the graph's name is no valid UTF-8"));

@@ -16,6 +16,11 @@ int image_decode_jpeg(const unsigned char *data, size_t bytes,
                       uint64_t max_pixels, struct infer_error *err,
                       struct infer_image *out, int *orientation);
 
+/* Writes a PNG file, 8-bit gray or RGB: the whole file, or none of it.  EIO,
+ * EMEMORY. */
+int image_write_png(const struct infer_image *image, const char *path,
+                    struct infer_error *err);
+
 /* Pixels of a new picture, zeroed.  EMEMORY, or EARGUMENT for sizes < 1. */
 int image_new(int width, int height, int channels, struct infer_error *err,
               struct infer_image *out);

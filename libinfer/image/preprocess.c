@@ -213,6 +213,18 @@ void preprocess_open_size(const struct graph_preprocess *p,
     *width = at.width;
 }
 
+struct preprocess_window preprocess_window_of(const struct graph_preprocess *p,
+                                              const struct infer_image *image,
+                                              int width, int height)
+{
+    struct placement at;
+
+    place(p, image, width, height, &at);
+    return (struct preprocess_window){at.left, at.top,
+                                      (double)image->width / at.width,
+                                      (double)image->height / at.height};
+}
+
 int preprocess_source(const struct graph_preprocess *p, int c, int channels)
 {
     return p->color == GRAPH_BGR ? channels - 1 - c : c;

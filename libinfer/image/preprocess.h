@@ -25,6 +25,15 @@ void preprocess_open_size(const struct graph_preprocess *p,
                           const struct infer_image *image, int64_t *height,
                           int64_t *width);
 
+/* Where the picture lies in an input: pixel (x, y) of the input shows the
+ * point ((x + left) * per_x, (y + top) * per_y) of the picture. */
+struct preprocess_window {
+    double left, top, per_x, per_y;
+};
+struct preprocess_window preprocess_window_of(const struct graph_preprocess *p,
+                                              const struct infer_image *image,
+                                              int width, int height);
+
 /* Channel c of the input is pixel[source] * scale + shift. */
 int preprocess_source(const struct graph_preprocess *p, int c, int channels);
 float preprocess_scale(const struct graph_preprocess *p, int c);

@@ -50,12 +50,55 @@ printf '%s\n%s\n' "$pictures/1.png" "$pictures/2.png" >"$dir/list"
 expect 0 '2.png' "$infer" -m "$model" "$dir/list"
 printf '\357\273\277%s\r\n\n%s' "$pictures/1.png" "$pictures/2.png" >"$dir/list"
 expect 0 '2.png' "$infer" -m "$model" "$dir/list"
-for start in 'RIFF$\000\000\000WEBP' "$(printf '%05000d' 1)" 'a\rb'; do
+expect 0 '2.png' "$infer" -m "$model" "@$dir/list"
+expect 0 'seven' sh -c "'$infer' -m '$model' -k1 - <'$pictures/7.png'"
+expect 2 'standard input' sh -c "'$infer' -m '$model' - </dev/null"
+for start in "$(printf '%05000d' 1)" 'a\rb' 'no such picture'; do
     # shellcheck disable=SC2059
     printf "$start" >"$dir/list"
     expect 2 'list: neither a PNG or JPEG picture nor a list' "$infer" \
         -m "$model" "$dir/list"
 done
+
+# What is no picture is called by its name, and is no list.
+for start in 'RIFF$\000\000\000WEBPVP8 =a WebP' 'GIF89a=a GIF' \
+    '<!DOCTYPE html>=an HTML page' 'hello=neither PNG nor JPEG'; do
+    # shellcheck disable=SC2059
+    printf "${start%=*}" >"$dir/page.jpg"
+    expect 2 "page.jpg: .*${start##*=}" "$infer" -m "$model" "$dir/page.jpg"
+done
+
+# ---- pictures out: a network whose output is a picture
+cat >"$dir/root.json" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 3, -1, -1]}],
+ "nodes": [{"name": "r", "op": "unary", "in": ["x"], "out": ["y"],
+            "attr": {"kind": "sqrt"}}], "outputs": ["y"]}
+END
+expect 0 . "$wconv" "$dir/root.json" -o "$dir/root.infer"
+expect 0 '112 x 112' "$infer" -m "$dir/root.infer" "$pictures/7.png" \
+    -o "$dir/seven.png"
+expect 0 '"output":.*8.png' "$infer" -m "$dir/root.infer" "$pictures" \
+    -o "$dir/roots" --json
+expect 0 '8.png' ls "$dir/roots"
+expect 0 '-o FOLDER writes it' "$infer" -m "$dir/root.infer" "$pictures/7.png"
+expect 1 'go into a folder' "$infer" -m "$dir/root.infer" "$pictures" \
+    -o "$dir/x.png"
+expect 1 'written as .png' "$infer" -m "$dir/root.infer" "$pictures/7.png" \
+    -o "$dir/x.bmp"
+expect 1 'would replace the picture' "$infer" -m "$dir/root.infer" \
+    "$dir/seven.png" -o "$dir/seven.png"
+expect 1 'classes are no picture' "$infer" -m "$model" "$pictures/7.png" \
+    -o "$dir/x.png"
+expect 1 'is no task' "$wconv" "$dir/root.json" -o "$dir/x" --task=detekt
+expect 0 . "$wconv" "$dir/root.json" -o "$dir/root.infer" --task=segment
+expect 0 'task *segment' "$wconv" inspect "$dir/root.infer"
+expect 0 '%  ' "$infer" -m "$dir/root.infer" "$pictures/7.png"
+expect 2 'no decoder knows' "$infer" -m "$dir/root.infer" --task=detect \
+    "$pictures/7.png"
+expect 1 'task is for pictures' "$infer" -m "$model" --task=detect --bench
+absent "$dir/x.png"
+absent "$dir/x.bmp"
+absent "$dir/x"
 
 # ---- looking inside
 expect 0 'input .*image' "$wconv" inspect "$model"
@@ -215,7 +258,7 @@ cat >"$dir/same.infer" <<'END'
 END
 expect 0 . "$wconv" "$dir/same.infer" -o "$dir/same.infer"
 expect 0 "note: output 'y' has 4 dimensions and is shown as 64 classes" \
-    "$infer" -m "$dir/same.infer" "$pictures/3.png"
+    "$infer" -m "$dir/same.infer" --task=classify "$pictures/3.png"
 expect 1 '^0$' sh -c "'$infer' -m '$model' '$pictures/3.png' 2>&1 |
     grep -c note"
 
@@ -250,9 +293,10 @@ cat >"$dir/free.infer" <<'END'
  "nodes": [], "outputs": ["x"]}
 END
 expect 0 . "$wconv" "$dir/free.infer" -o "$dir/sized.infer" --resize=56
-expect 0 'shown as 3136 classes' "$infer" -m "$dir/sized.infer" "$pictures/3.png"
+expect 0 'shown as 3136 classes' "$infer" -m "$dir/sized.infer" --task=classify \
+    "$pictures/3.png"
 expect 0 . "$wconv" "$dir/free.infer" -o "$dir/sized.infer" --resize=letterbox
-expect 0 'shown as 12544 classes' "$infer" -m "$dir/sized.infer" \
+expect 0 'shown as 12544 classes' "$infer" -m "$dir/sized.infer" --task=classify \
     "$pictures/3.png"
 expect 0 . "$wconv" "$dir/free.infer" -o "$dir/sized.infer" --resize=65536
 expect 2 '3.png: a picture of 112 x 112 pixels would' "$infer" \
@@ -565,7 +609,8 @@ else
 fi
 
 ls "$dir" | grep -v -x -e out -e '.*\.infer' -e layers -e list -e bad \
-    -e empty -e short.safetensors -e short.png -e folder -e labels && {
+    -e empty -e short.safetensors -e short.png -e folder -e labels \
+    -e page.jpg -e root.json -e roots -e seven.png && {
     fail "temporary files were left behind"
 }
 report

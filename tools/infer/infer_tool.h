@@ -4,6 +4,7 @@
 #define TOOLS_INFER_INFER_TOOL_H
 
 #include "include/infer.h"
+#include "libinfer/task/task.h"
 #include "tools/array.h"
 #include "tools/cli.h"
 #include "tools/labels.h"
@@ -28,6 +29,10 @@ struct tool_request {
     bool top_given;
     const char *labels;
     int64_t max_pixels; /* of a picture; 0: the library's default */
+    const char *task;   /* NULL: the model's, or told by its outputs */
+    const char *output; /* pictures are written there; NULL: they are not */
+    struct task_limits limits;
+    bool limits_given;
     struct tool_named_file load[ARRAYS_MAX];
     int n_load;
     struct tool_shape shape[ARRAYS_MAX];
@@ -57,7 +62,11 @@ struct tool_run {
     struct infer_model *pixels; /* the session's, where it is not `model` */
     struct infer_session *session;
     double load_seconds, plan_seconds;
-    struct labels labels;    /* of --labels; none: the model's are used */
+    struct labels labels; /* of --labels; none: the model's are used */
+    struct task task;     /* of pictures; known from the first run on */
+    bool task_known;
+    char **written; /* files of --output so far */
+    size_t n_written;
     cJSON *result;           /* with --json: what tool_report() is to print */
     const char *result_name; /* NULL: an object that takes more members */
 };
@@ -83,24 +92,61 @@ bool tool_exports_folder(const char *path);
 int tool_export(const char *path, const struct arrays *out,
                 struct infer_error *err);
 
-/* ---- images.c ------------------------------------------------------ */
+/* ---- list.c -------------------------------------------------------- */
 
 struct tool_list {
     char **path;
     size_t count, capacity;
 };
 /* Adds a picture, all pictures of a folder (recursively, sorted), or those of a
- * text file with one path a line. */
+ * text file with one path a line (@FILE, or FILE where its first line names a
+ * file).  "-" is added as it is: standard input. */
 int tool_list_add(struct tool_list *list, const char *path,
                   struct infer_error *err);
 void tool_list_clear(struct tool_list *list);
+
+/* ---- pictures.c ---------------------------------------------------- */
+
 /* Creates the session for pictures; on a GPU its input is 8-bit pixels. */
 int tool_pictures_open(struct tool_run *run, struct infer_error *err);
-/* Runs all pictures in batches and prints the best classes of each.  Unreadable
- * pictures are reported and skipped; they make the status negative after the
- * others have run. */
-int tool_classify(struct tool_run *run, const struct tool_list *list,
-                  struct infer_error *err);
+/* Runs all pictures in batches and shows what the network says of each.
+ * Unreadable pictures are reported and skipped; they make the status negative
+ * after the others have run. */
+int tool_run_pictures(struct tool_run *run, const struct tool_list *list,
+                      struct infer_error *err);
+
+/* ---- classes.c ----------------------------------------------------- */
+
+/* The label of a class, from --labels or the model; NULL: it has none. */
+const char *tool_label(const struct tool_run *run, int64_t class);
+/* Prints the best classes of row `row` of an output. */
+int tool_show_classes(const struct tool_run *run, const struct infer_array *out,
+                      int64_t row, const char *path, struct infer_error *err);
+/* Notes on standard error: an unequal number of labels, or an output that does
+ * not look like class scores. */
+void tool_note_classes(const struct tool_run *run,
+                       const struct infer_array *out);
+
+/* ---- tasks.c ------------------------------------------------------- */
+
+/* One picture of a batch that has run. */
+struct tool_shown {
+    const char *path;
+    const struct infer_image *source; /* pixels NULL: they were not kept */
+    const int64_t *hw;                /* of the network's input */
+    int64_t batch, entry;
+};
+
+/* Sets run->task at the first plan: from --task, the model, or the outputs. */
+int tool_find_task(struct tool_run *run, const struct arrays *out,
+                   const int64_t *hw, int64_t batch, struct infer_error *err);
+/* Shows boxes, a map of classes or a picture, and writes it where --output says
+ * so. */
+int tool_show(struct tool_run *run, const struct arrays *out,
+              const struct tool_shown *shown, struct infer_error *err);
+/* Prepares --output for `count` pictures: makes the folder. */
+int tool_open_output(const struct tool_request *r, size_t count,
+                     struct infer_error *err);
 
 /* ---- the other modes ----------------------------------------------- */
 

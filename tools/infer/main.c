@@ -9,7 +9,7 @@
 #include "libinfer/device/device.h"
 
 static const char usage[] =
-    "usage: infer -m MODEL PICTURE|FOLDER|LIST... [options]\n"
+    "usage: infer -m MODEL PICTURE|FOLDER|@LIST|-... [-o FILE|DIR] [options]\n"
     "       infer -m MODEL --load-inputs=x:in.npy --export-output=out.npy\n"
     "       infer -m MODEL --bench [-b N]\n"
     "       infer --doctor\n"
@@ -87,6 +87,14 @@ static const struct cli_option options[] = {
     {"labels", 0, CLI_TEXT, "FILE", "class labels, one a line", TO(labels)},
     {"max-pixels", 0, CLI_INT, "N", "largest picture (67108864)",
      TO(max_pixels), .min = 1, .max = 1e15},
+    {"task", 0, CLI_TEXT, "TASK",
+     "classify, detect, segment or image (told by the model)", TO(task)},
+    {"output", 'o', CLI_TEXT, "FILE|DIR",
+     "write each picture with its boxes, mask or result", TO(output)},
+    {"score", 0, CLI_REAL, "X", "least score of a box (the decoder's)",
+     TO(limits.score), GIVEN(limits_given), .max = 1},
+    {"iou", 0, CLI_REAL, "X", "boxes that overlap more are one (0.45)",
+     TO(limits.iou), GIVEN(limits_given), .max = 1},
     {"batch", 'b', CLI_INT, "N", "pictures a run (1)", TO(batch), .min = 1,
      .max = 1 << 20},
     {"device", 'd', CLI_TEXT, "DEVICE", "cpu (default), cuda or cuda:N",
@@ -187,6 +195,7 @@ static void request_init(struct tool_request *r)
     memset(r, 0, sizeof(*r));
     infer_session_options_init(&r->session);
     r->top = 5;
+    r->limits = (struct task_limits){.score = -1, .iou = 0.45f};
     r->warmup = 0.2;
     r->duration = 3;
     memcpy(r->percentile, percentiles, sizeof(percentiles));
@@ -254,7 +263,7 @@ static int run_mode(struct tool_run *run, const struct tool_list *list,
     else if (r->bench)
         rc = tool_bench(run, err);
     else if (list->count > 0)
-        rc = tool_classify(run, list, err);
+        rc = tool_run_pictures(run, list, err);
     else
         rc = tool_run_arrays(run, err);
     if (rc == INFER_OK && r->dump_layers != NULL)
@@ -326,12 +335,17 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
         rc = tool_list_add(&list, paths[i], err);
     if (rc == INFER_OK && n_paths > 0 && list.count == 0)
         rc = error_set(err, INFER_EARGUMENT, "%s: no pictures there", paths[0]);
+    if (rc == INFER_OK && r->output != NULL)
+        rc = tool_open_output(r, list.count, err);
     if (rc == INFER_OK)
         rc = run_mode(&run, &list, err);
     report_tuning(&run);
     cJSON_Delete(run.result);
     tool_list_clear(&list);
     labels_clear(&run.labels);
+    while (run.n_written > 0)
+        free(run.written[--run.n_written]);
+    free(run.written);
     infer_session_close(&run.session);
     infer_model_close(&run.pixels);
     infer_model_close(&run.model);
@@ -355,6 +369,9 @@ static int check_request(const struct cli *cli, const struct tool_request *r,
         {r->labels != NULL, pictures, "--labels is for pictures"},
         {r->top_given, pictures, "--topk is for pictures"},
         {r->max_pixels > 0, pictures, "--max-pixels is for pictures"},
+        {r->task != NULL, pictures, "--task is for pictures"},
+        {r->output != NULL, pictures, "--output is for pictures"},
+        {r->limits_given, pictures, "--score and --iou are for pictures"},
         {r->layers, compare, "--layers goes with --compare"},
         {r->tolerance, compare, "--atol and --rtol go with --compare"},
         {r->timing, r->bench,

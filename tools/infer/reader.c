@@ -8,6 +8,7 @@
  */
 #include "tools/infer/reader.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +30,7 @@ struct reader {
     const struct infer_model *model;
     struct infer_tensor_info info;
     const struct tool_list *list;
-    bool pixels;
-    uint64_t max_pixels;
+    struct reader_options options;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     size_t next_read, next_out; /* picture indices */
@@ -41,6 +41,54 @@ struct reader {
     int n_threads;
 };
 
+/* Most bytes that are read from standard input. */
+#define MAX_STDIN ((size_t)1 << 28)
+
+/* All of standard input, malloc()ed. */
+static int read_stdin(struct infer_error *err, unsigned char **data,
+                      size_t *bytes)
+{
+    size_t capacity = 0;
+
+    *data = NULL;
+    *bytes = 0;
+    do {
+        unsigned char *more;
+
+        if (*bytes == capacity) {
+            capacity = capacity ? 2 * capacity : 1 << 16;
+            more = capacity <= MAX_STDIN ? realloc(*data, capacity) : NULL;
+            if (more == NULL)
+                return error_set(err, INFER_EMEMORY,
+                                 "standard input: more than %zu bytes", *bytes);
+            *data = more;
+        }
+        *bytes += fread(*data + *bytes, 1, capacity - *bytes, stdin);
+    } while (*bytes == capacity);
+    return ferror(stdin) ? error_set(err, INFER_EIO, "standard input: %s",
+                                     strerror(errno))
+                         : INFER_OK;
+}
+
+static int load(const char *path, uint64_t max_pixels, struct infer_error *err,
+                struct infer_image *out)
+{
+    unsigned char *data;
+    size_t bytes;
+    int rc;
+
+    if (strcmp(path, "-") != 0)
+        return infer_image_load(path, max_pixels, err, out);
+    rc = read_stdin(err, &data, &bytes);
+    if (rc == INFER_OK) {
+        rc = infer_image_decode(data, bytes, max_pixels, err, out);
+        if (rc < 0)
+            error_prefix(err, "standard input");
+    }
+    free(data);
+    return rc;
+}
+
 /* Decodes one picture and prepares it. */
 static int read_picture(const struct reader *r, const char *path,
                         struct reader_picture *out, struct infer_error *err)
@@ -48,7 +96,7 @@ static int read_picture(const struct reader *r, const char *path,
     struct infer_image image = {0};
     int64_t dim[4] = {1, r->info.dim[1], 0, 0};
     int rc =
-        infer_image_load(path, r->max_pixels, err, &image); /* names the file */
+        load(path, r->options.max_pixels, err, &image); /* names the file */
 
     if (rc < 0)
         return rc;
@@ -58,11 +106,11 @@ static int read_picture(const struct reader *r, const char *path,
         dim[2] = r->info.dim[2];
     if (r->info.dim[3] > 0)
         dim[3] = r->info.dim[3];
-    out->bytes = array_bytes(r->pixels ? INFER_U8 : INFER_F32, 4, dim);
+    out->bytes = array_bytes(r->options.pixels ? INFER_U8 : INFER_F32, 4, dim);
     out->data = out->bytes < SIZE_MAX ? malloc(out->bytes) : NULL;
     if (out->data == NULL)
         rc = error_set(err, INFER_EMEMORY, "out of memory");
-    else if (r->pixels)
+    else if (r->options.pixels)
         rc = infer_model_fit(r->model, 0, &image, dim + 2, out->data,
                              out->bytes, err);
     else
@@ -72,7 +120,11 @@ static int read_picture(const struct reader *r, const char *path,
         error_prefix(err, "%s", path);
     out->hw[0] = dim[2];
     out->hw[1] = dim[3];
-    infer_image_free(&image);
+    out->source = image;
+    if (rc < 0 || !r->options.keep) {
+        infer_image_free(&image);
+        out->source.pixels = NULL;
+    }
     return rc;
 }
 
@@ -103,8 +155,8 @@ static void *read_ahead(void *context)
 }
 
 int reader_start(const struct infer_model *model, const struct tool_list *list,
-                 int threads, size_t ahead, bool pixels, uint64_t max_pixels,
-                 struct infer_error *err, struct reader **out)
+                 const struct reader_options *options, struct infer_error *err,
+                 struct reader **out)
 {
     struct reader *r = calloc(1, sizeof(*r));
     int i;
@@ -114,14 +166,14 @@ int reader_start(const struct infer_model *model, const struct tool_list *list,
     r->model = model;
     infer_model_input(model, 0, &r->info);
     r->list = list;
-    r->pixels = pixels;
-    r->max_pixels = max_pixels;
-    r->ahead = ahead + (size_t)threads;
+    r->options = *options;
+    r->ahead = options->ahead + (size_t)options->threads;
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->changed, NULL);
     r->slot = calloc(r->ahead, sizeof(*r->slot));
-    r->thread = calloc((size_t)threads, sizeof(*r->thread));
-    for (i = 0; r->slot != NULL && r->thread != NULL && i < threads; i++) {
+    r->thread = calloc((size_t)options->threads, sizeof(*r->thread));
+    for (i = 0; r->slot != NULL && r->thread != NULL && i < options->threads;
+         i++) {
         if (pthread_create(&r->thread[i], NULL, read_ahead, r) != 0)
             break;
         r->n_threads++;
@@ -135,7 +187,7 @@ int reader_start(const struct infer_model *model, const struct tool_list *list,
 }
 
 int reader_peek(struct reader *r, struct infer_error *err,
-                const struct reader_picture **out)
+                struct reader_picture **out)
 {
     struct slot *s = &r->slot[r->next_out % r->ahead];
 
@@ -157,6 +209,7 @@ void reader_drop(struct reader *r)
 
     pthread_mutex_lock(&r->mutex);
     free(s->picture.data);
+    infer_image_free(&s->picture.source);
     s->picture.data = NULL;
     s->state = EMPTY;
     r->next_out++;
@@ -176,8 +229,10 @@ void reader_stop(struct reader *r)
     pthread_mutex_unlock(&r->mutex);
     while (r->n_threads > 0)
         pthread_join(r->thread[--r->n_threads], NULL);
-    for (i = 0; r->slot != NULL && i < r->ahead; i++)
+    for (i = 0; r->slot != NULL && i < r->ahead; i++) {
         free(r->slot[i].picture.data);
+        infer_image_free(&r->slot[i].picture.source);
+    }
     free(r->slot);
     free(r->thread);
     pthread_mutex_destroy(&r->mutex);

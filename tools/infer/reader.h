@@ -5,25 +5,34 @@
 
 #include "tools/infer/infer_tool.h"
 
-/* A picture in the form of the network's first input. */
+/* A picture in the form of the network's first input, and its source: its size
+ * and, if they are kept, its pixels. */
 struct reader_picture {
     void *data; /* F32 C,H,W, or U8 H,W,C */
     size_t bytes;
     int64_t hw[2];
+    struct infer_image source;
 };
 
 struct reader;
 
-/* Starts `threads` > 0 threads that keep `ahead` pictures of the list ready, as
- * infer_model_preprocess() makes them, or infer_model_fit() where `pixels`.
- * max_pixels: as infer_image_load() takes it.
- * model and list must outlive the reader. */
+struct reader_options {
+    int threads;  /* > 0 */
+    size_t ahead; /* pictures kept ready */
+    bool pixels;  /* as infer_model_fit(), not infer_model_preprocess() */
+    bool keep;    /* keep the pixels of the sources */
+    uint64_t max_pixels; /* as infer_image_load() takes it */
+};
+
+/* Starts threads that read the pictures of the list.  The path "-" is standard
+ * input.  model and list must outlive the reader. */
 int reader_start(const struct infer_model *model, const struct tool_list *list,
-                 int threads, size_t ahead, bool pixels, uint64_t max_pixels,
-                 struct infer_error *err, struct reader **out);
-/* The next picture or its error.  Not to be called past the end of the list. */
+                 const struct reader_options *options, struct infer_error *err,
+                 struct reader **out);
+/* The next picture or its error.  Not to be called past the end of the list.
+ * The caller may take the pixels of its source and leave NULL. */
 int reader_peek(struct reader *r, struct infer_error *err,
-                const struct reader_picture **out);
+                struct reader_picture **out);
 /* Releases the slot of that picture. */
 void reader_drop(struct reader *r);
 void reader_stop(struct reader *r); /* NULL is fine */

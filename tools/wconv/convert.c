@@ -8,6 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "libinfer/graph/model_file.h"
+#include "libinfer/task/task.h"
 #include "tools/labels.h"
 
 static const char usage[] =
@@ -61,6 +62,22 @@ static int disable_passes(struct cli *cli, const struct cli_option *o,
     }
     r->disabled[n] = NULL;
     r->passes.disabled = r->disabled;
+    return 0;
+}
+
+static int set_task(struct cli *cli, const struct cli_option *o,
+                    const char *value, void *user)
+{
+    struct wconv_request *r = user;
+    struct infer_error err;
+    struct task task;
+
+    (void)o;
+    if (task_parse(value, &err, &task) < 0) {
+        cli_error(cli, "--task: %s", err.text);
+        return -1;
+    }
+    r->task = value;
     return 0;
 }
 
@@ -120,6 +137,8 @@ static const struct cli_option options[] = {
      .set = set_dtype, .wanted = "fp32, fp16 or bf16"},
     {"name", 0, CLI_TEXT, "NAME", "name of the network", TO(name)},
     {"labels", 0, CLI_TEXT, "FILE", "class labels, one a line", TO(labels)},
+    {"task", 0, CLI_SET, "TASK",
+     "what the outputs are: classify, detect, segment, image", .set = set_task},
     {"preset", 0, CLI_SET, "NAME",
      "preprocessing: imagenet, caffe, unit, signed or raw", PREPROCESS,
      .set = wconv_set_preset, .wanted = "imagenet, caffe, unit, signed or raw"},
@@ -352,6 +371,12 @@ static int load(struct wconv_request *r, struct weights_network *s,
         return rc;
     if (r->labels != NULL && (rc = store_labels(r->labels, g, err)) < 0)
         return rc;
+    if (r->task != NULL) {
+        free(g->task);
+        g->task = strdup(r->task);
+        if (g->task == NULL)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+    }
     if ((rc = graph_compact(g, err)) < 0 || (rc = graph_validate(g, err)) < 0 ||
         (rc = graph_infer_shapes(g, NULL, err)) < 0)
         error_prefix(err, "%s", r->in);

@@ -15,8 +15,8 @@ static const char usage[] =
     "usage: wconv diff A B\n"
     "\n"
     "Compares two models or weight files: nodes and tensors by their names,\n"
-    "inputs with their preprocessing, outputs, labels.  Exit status 0: equal;\n"
-    "3: they differ.\n";
+    "inputs with their preprocessing, outputs, task, labels.  Exit status 0:\n"
+    "equal; 3: they differ.\n";
 
 /* Tensors of a network by position: first those of the graph, then the bare
  * ones. */
@@ -188,10 +188,11 @@ static int compare_nodes(const struct graph *a, const struct graph *b,
     return differences;
 }
 
-/* Compares the interface: inputs with their preprocessing, outputs, labels. */
+/* Compares the interface: inputs with their preprocessing, outputs, task,
+ * labels. */
 static int compare_ends(const cJSON *ja, const cJSON *jb)
 {
-    static const char *const parts[] = {"inputs", "outputs", "labels"};
+    static const char *const parts[] = {"inputs", "outputs", "task", "labels"};
     int differences = 0;
     size_t i;
 

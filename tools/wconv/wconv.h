@@ -39,6 +39,7 @@ struct wconv_request {
     enum infer_dtype dtype; /* of stored weights; INFER_NONE: as they are */
     struct wconv_preprocess preprocess;
     const char *labels;
+    const char *task; /* NULL: told by the outputs */
     const char *name;
     bool verify;
     const char *verify_reference; /* .npz, or NULL: against the graph as read */

@@ -13,7 +13,7 @@
  * graph without data.
  *
  * The last layer is the output; with detection heads (yolo, region), it is
- * their inputs: boxes are decoded by whoever reads them.
+ * their inputs.  The graph's task holds the anchors of yolo heads.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,6 +259,9 @@ static int build_layers(struct darknet *d)
         d->head[d->n_heads++] = x;
     for (i = 0; i < d->n_heads && d->b.status == 0; i++)
         layers_output(&d->b, d->head[i], none);
+    if (d->b.status == 0 && d->task[0] && !d->other_heads &&
+        (d->b.g->task = strdup(d->task)) == NULL)
+        return layers_no_room(&d->b);
     return d->b.status;
 }
 

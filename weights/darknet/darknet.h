@@ -53,6 +53,10 @@ struct darknet {
     bool transposed;      /* weights of connected layers */
     int *head;            /* values that are outputs */
     int n_heads;
+    /* "detect:darknet:" and the anchors of each head; "": a head is of another
+     * kind, or there are too many. */
+    char task[1024];
+    bool other_heads;
     struct weights_import *import;
 };
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Darknet: layers without weights. */
+#include <stdio.h>
+#include <string.h>
+
 #include "kernels/base/error.h"
 #include "weights/darknet/darknet.h"
 
@@ -329,12 +332,66 @@ int darknet_cost(struct darknet *d, int x)
     return x;
 }
 
+/* Takes the next number of a list "12, 18,  37": false at its end. */
+static bool next_number(struct layers_text *list, struct layers_text *out)
+{
+    const char *p = list->data, *end = p + list->bytes;
+
+    while (p < end && (*p == ',' || *p == ' ' || *p == '\t'))
+        p++;
+    out->data = p;
+    while (p < end && *p != ',' && *p != ' ' && *p != '\t')
+        p++;
+    out->bytes = (size_t)(p - out->data);
+    *list = (struct layers_text){p, (size_t)(end - p)};
+    return out->bytes > 0;
+}
+
+/* Appends "SCALE*W,H,W,H" of a yolo section to the task: its anchors, pixels of
+ * the network's input. */
+static bool add_anchors(struct darknet *d)
+{
+    const float scale = darknet_float(d, "scale_x_y", 1);
+    struct layers_text mask, anchors, number, all;
+    char *at = d->task + strlen(d->task);
+    const char *end = d->task + sizeof(d->task);
+
+    if (!darknet_option(d, "anchors", &anchors))
+        return false;
+    if (!darknet_option(d, "mask", &mask))
+        return false;
+    at += snprintf(at, (size_t)(end - at), "%s%.9g*",
+                   d->task[0] ? "/" : "detect:darknet:", scale);
+    while (next_number(&mask, &number)) {
+        int64_t which, i = 0;
+        float side[2];
+
+        if (!layers_text_int(number, 0, 1000, &which))
+            return false;
+        all = anchors;
+        for (; next_number(&all, &number) && i < 2 * which + 2; i++)
+            if (i >= 2 * which &&
+                !layers_text_float(number, &side[i - 2 * which]))
+                return false;
+        if (i < 2 * which + 2 || at >= end)
+            return false;
+        at += snprintf(at, (size_t)(end - at), "%s%.9g,%.9g",
+                       at[-1] == '*' ? "" : ",", side[0], side[1]);
+    }
+    return at < end && at[-1] != '*';
+}
+
 int darknet_head(struct darknet *d, int x)
 {
+    struct layers_text option;
+
     if (weights_dict_strip(&d->import->dict, d->b.name, 0,
-                           "its input is an output; decode the boxes "
-                           "yourself") < 0)
+                           "its input is an output; the model's task says how "
+                           "boxes are decoded") < 0)
         return layers_no_room(&d->b);
+    d->other_heads =
+        d->other_heads || !layers_text_is(d->section->type, "yolo") ||
+        darknet_option(d, "new_coords", &option) || !add_anchors(d);
     d->head[d->n_heads++] = x;
     return -1;
 }

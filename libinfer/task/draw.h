@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Boxes, text and masks drawn on a picture of 3 channels. */
+#ifndef LIBINFER_TASK_DRAW_H
+#define LIBINFER_TASK_DRAW_H
+
+#include "include/infer.h"
+#include "libinfer/task/task.h"
+
+/* The colour of a class: neighbours differ. */
+void draw_colour(int label, uint8_t rgb[3]);
+
+/* The frame of a box, its points, and above it a line of text.  What lies
+ * outside the picture is not drawn; bytes of the text beyond ASCII are drawn
+ * as "?". */
+void draw_box(struct infer_image *image, const struct task_box *box,
+              const char *text);
+
+/* Mixes the colour of each pixel's class into the picture, half and half.
+ * label[height*width]; classes -1 and `clear` leave the picture as it is. */
+void draw_labels(struct infer_image *image, const int *label, int clear);
+
+#endif

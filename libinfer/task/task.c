@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Words of tasks, and the task that outputs speak for. */
+#include "libinfer/task/task.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "libinfer/task/decoder.h"
+
+const char *const task_words[] = {"classify", "detect", "segment", "image",
+                                  NULL};
+
+/* Least side of an output that is taken for a map or a picture. */
+#define LEAST_SIDE 8
+
+int task_parse(const char *word, struct infer_error *err, struct task *out)
+{
+    static const char detect[] = "detect:";
+    char known[512];
+
+    for (int i = 0; task_words[i]; i++)
+        if (strcmp(word, task_words[i]) == 0) {
+            *out = (struct task){.kind = (enum task_kind)i};
+            return INFER_OK;
+        }
+    if (strncmp(word, detect, sizeof detect - 1) == 0) {
+        const char *name = word + sizeof detect - 1;
+        const size_t length = strcspn(name, ":");
+
+        *out = (struct task){TASK_DETECT, decoder_find(name, length),
+                             name[length] ? name + length + 1 : NULL};
+        if (out->decoder)
+            return INFER_OK;
+    }
+    decoder_names(known, sizeof known);
+    return error_set(err, INFER_EARGUMENT,
+                     "'%.64s' is no task: classify, segment, image, detect, or "
+                     "detect: with one of %s",
+                     word, known);
+}
+
+bool task_entry(const struct task_outputs *o, int i, int rank,
+                struct task_entry *out)
+{
+    const struct infer_array *a = &o->array[i];
+    const int lead = a->rank - rank;
+    int64_t count = 1;
+
+    if (lead < 0 || lead > 1 || (lead == 0 && o->batch != 1) ||
+        (lead == 1 && a->dim[0] != o->batch))
+        return false;
+    out->array = a;
+    out->rank = rank;
+    for (int d = 0; d < rank; d++) {
+        out->dim[d] = a->dim[lead + d];
+        count *= out->dim[d];
+    }
+    out->first = lead ? o->entry * count : 0;
+    return true;
+}
+
+/* A map coarser than this fraction of the input's side is no map of pixels. */
+#define COARSEST 8
+
+/* An output of the shape of a picture: N,C,H,W with H and W the same multiple
+ * or fraction of the input's.  Outputs beside it have the same H and W: others
+ * are the grids of a detector. */
+static bool is_plane(const struct task_outputs *o, struct task_entry *e)
+{
+    for (int i = 1; i < o->count; i++) {
+        struct task_entry other;
+
+        if (!task_entry(o, 0, 3, e) || !task_entry(o, i, 3, &other) ||
+            other.dim[1] != e->dim[1] || other.dim[2] != e->dim[2])
+            return false;
+    }
+    return o->array[0].rank == 4 && task_entry(o, 0, 3, e) &&
+           e->dim[1] * COARSEST >= o->height && e->dim[1] >= LEAST_SIDE &&
+           e->dim[2] >= LEAST_SIDE && o->height > 0 && o->width > 0 &&
+           e->dim[1] * o->width == e->dim[2] * o->height;
+}
+
+struct task task_recognise(const struct task_outputs *o)
+{
+    struct task task = {.kind = TASK_CLASSIFY};
+    struct task_entry e;
+
+    if (o->count < 1)
+        return task;
+    if (is_plane(o, &e)) {
+        const bool shrunk = e.dim[1] < o->height;
+
+        if (!shrunk && (e.dim[0] == o->channels || e.dim[0] == 3))
+            task.kind = TASK_IMAGE;
+        else if (e.dim[0] > 1 || scalar_is_integer(e.array->dtype))
+            task.kind = TASK_SEGMENT;
+        else
+            task.kind = TASK_IMAGE;
+        return task;
+    }
+    /* Whole numbers H,W. */
+    if (scalar_is_integer(o->array[0].dtype) && task_entry(o, 0, 2, &e) &&
+        e.dim[0] >= LEAST_SIDE && e.dim[0] * o->width == e.dim[1] * o->height) {
+        task.kind = TASK_SEGMENT;
+        return task;
+    }
+    task.decoder = decoder_of(o);
+    if (task.decoder)
+        task.kind = TASK_DETECT;
+    return task;
+}
+
+int task_find_decoder(const struct task_outputs *o, struct task *task,
+                      struct infer_error *err)
+{
+    char known[512];
+
+    if (task->decoder)
+        return INFER_OK;
+    task->decoder = decoder_of(o);
+    if (task->decoder)
+        return INFER_OK;
+    decoder_names(known, sizeof known);
+    return error_set(err, INFER_EUNSUPPORTED,
+                     "no decoder knows these outputs as boxes (output '%s' is "
+                     "the first of %d): name one as detect:NAME, NAME one of "
+                     "%s",
+                     o->array[0].name ? o->array[0].name : "", o->count, known);
+}

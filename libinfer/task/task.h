@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the outputs of a network say about a picture: classes, boxes, a map of
+ * classes, or another picture.
+ *
+ * The word of a task is "classify", "detect", "segment" or "image";
+ * "detect:NAME" names the decoder of the boxes, a row of decoders.def, and
+ * "detect:NAME:DETAIL" tells it more. */
+#ifndef LIBINFER_TASK_TASK_H
+#define LIBINFER_TASK_TASK_H
+
+#include <stdbool.h>
+
+#include "include/infer.h"
+#include "libinfer/image/preprocess.h"
+
+enum task_kind { TASK_CLASSIFY, TASK_DETECT, TASK_SEGMENT, TASK_IMAGE };
+
+/* The words of enum task_kind, NULL-terminated. */
+extern const char *const task_words[];
+
+/* The outputs of one run, and the input that they belong to. */
+struct task_outputs {
+    const struct infer_array
+        *array; /* with data, except for task_recognise() */
+    int count;
+    int64_t batch, entry;  /* pictures of the run; the one that is asked for */
+    int64_t width, height; /* of the network's input, pixels */
+    int64_t channels;      /* of the network's input */
+    const char *detail;    /* of the task's word; NULL: none */
+};
+
+struct task_decoder;
+
+struct task {
+    enum task_kind kind;
+    const struct task_decoder *decoder; /* TASK_DETECT only */
+    const char *detail;                 /* for the decoder; NULL: none */
+};
+
+/* Reads a task's word, which must outlive the task.  "detect" alone leaves the
+ * decoder NULL.  EARGUMENT lists the words that are known. */
+int task_parse(const char *word, struct infer_error *err, struct task *out);
+
+/* The task that shapes and names of the outputs speak for.  Without a sign of
+ * another it is TASK_CLASSIFY. */
+struct task task_recognise(const struct task_outputs *o);
+
+/* Sets the decoder of a TASK_DETECT that has none.  EUNSUPPORTED: no decoder
+ * knows these outputs; the text lists the outputs and the decoders. */
+int task_find_decoder(const struct task_outputs *o, struct task *task,
+                      struct infer_error *err);
+
+/* ---- entries of outputs -------------------------------------------- */
+
+/* The part of an output that belongs to one picture, without the dimension of
+ * the batch. */
+struct task_entry {
+    const struct infer_array *array;
+    int64_t first; /* index of its first element */
+    int rank;
+    int64_t dim[INFER_MAX_RANK];
+};
+
+/* The entry of rank `rank` in output i: the output has that rank itself (and
+ * the batch is one picture), or one dimension more, the batch, in front.
+ * False where neither holds. */
+bool task_entry(const struct task_outputs *o, int i, int rank,
+                struct task_entry *out);
+
+/* ---- boxes --------------------------------------------------------- */
+
+#define TASK_MAX_POINTS 17
+
+/* A found object.  Coordinates are pixels: of the network's input as
+ * task_detect() leaves them, of the picture after task_place(). */
+struct task_box {
+    float left, top, right, bottom;
+    float score; /* 0 .. 1 */
+    int label;   /* class */
+    int n_points;
+    float point[TASK_MAX_POINTS][2]; /* x, y of landmarks */
+};
+
+struct task_boxes {
+    struct task_box *box; /* best first; free() */
+    int count;
+};
+
+struct task_limits {
+    float score; /* boxes below this are dropped */
+    float iou;   /* of two boxes of one class that overlap more, the worse is
+                    dropped: intersection over union */
+};
+
+/* Decodes the boxes of one picture.  EUNSUPPORTED (the outputs are not what
+ * the decoder reads), EMEMORY. */
+int task_detect(const struct task *task, const struct task_outputs *o,
+                const struct task_limits *limits, struct infer_error *err,
+                struct task_boxes *out);
+
+/* Moves boxes from the network's input to the picture that was fitted into it,
+ * and cuts them at its edges. */
+void task_place(const struct preprocess_window *window,
+                const struct infer_image *picture, struct task_boxes *boxes);
+
+/* ---- maps of classes ----------------------------------------------- */
+
+/* Writes the class of every pixel of the picture to label[height*width], -1
+ * where the network did not see it.  *classes: how many there are.
+ * EUNSUPPORTED: the first output is no map. */
+int task_segment(const struct task_outputs *o,
+                 const struct preprocess_window *window, int width, int height,
+                 int *label, int *classes, struct infer_error *err);
+
+/* ---- pictures ------------------------------------------------------ */
+
+/* Turns the first output into a picture: the preprocessing's scale, mean, std
+ * and colour order are undone.  Where the network sees luminance only and the
+ * picture has colours, the picture's colours are resized and kept.  *out:
+ * infer_image_free().  EUNSUPPORTED: the output is no picture; EMEMORY. */
+int task_image(const struct task_outputs *o, const struct graph_preprocess *p,
+               const struct infer_image *picture, struct infer_error *err,
+               struct infer_image *out);
+
+#endif

@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Detectors and networks that make pictures, trained by others, on photographs:
+# what must be found is found, where it is.  Run by make check.
+. "${srcdir:-.}/tests/conformance/expect.sh"
+
+if [ -z "${TEST_DATA:-}" ] || [ ! -d "$TEST_DATA/photos" ]; then
+    echo "skipped: TEST_DATA is not set"
+    exit 77
+fi
+wconv=$here/wconv
+infer=$here/infer
+photos=$TEST_DATA/photos
+coco=--labels=$photos/labels/coco.names
+formats=$TEST_DATA/weights-formats
+model=$dir/model.infer
+
+# sees PATTERN PHOTO [OPTION...]: a line of the boxes that are found
+sees() {
+    pattern=$1 photo=$2
+    shift 2
+    expect 0 "$pattern" "$infer" -m "$model" "$@" "$photos/$photo"
+}
+
+# Darknet: the anchors come from the .cfg.
+expect 0 . "$wconv" "$formats/yolo-fastest-darknet/yolo-fastest-1.1.cfg" \
+    -o "$model" "$coco"
+sees ' 9[0-9]\.[0-9]*%  *0  person  (1[6-9][0-9], ' darknet-person.jpg
+sees ' dog  (\(6\|7\)[0-9], ' darknet-person.jpg
+sees ' horse  (' darknet-horses.jpg
+sees ' car  (4[45][0-9], 7[0-9]) to (6[89][0-9], 1[78][0-9])' darknet-dog.jpg
+sees ' dog  (1[0-9]*, ' darknet-dog.jpg
+sees '"label":.*"person"' darknet-person.jpg --json
+
+# NanoDet: distances of each grid.
+expect 0 . "$wconv" "$formats/nanodet-m/nanodet_m.param" -o "$model" "$coco" \
+    --scale=1 --color=bgr --mean=103.53,116.28,123.675 \
+    --std=57.375,57.12,58.395 --input-shape=1x3x320x320
+sees ' person  (1[89][0-9], 10[0-9]) to (27[0-9], 3[56][0-9])' darknet-person.jpg
+sees ' dog  (7[0-9], 26[0-9]) to (20[0-9], 35[0-9])' darknet-person.jpg
+
+# FastestDet: named, since its shape is that of a coarse map.
+expect 0 . "$wconv" "$formats/fastestdet/FastestDet.onnx" -o "$model" "$coco" \
+    --preset=unit --color=bgr --task=detect:fastestdet
+sees ' dog  (1[0-9][0-9], 2[0-9][0-9])' darknet-dog.jpg
+sees ' bicycle  (' darknet-dog.jpg
+
+# Faces: YuNet with landmarks, UltraFace's boxes and scores.
+expect 0 . "$wconv" "$formats/yunet/yunet_n_320_320.onnx" -o "$model" \
+    --preset=raw --color=bgr --resize=letterbox
+sees '"points":' ultraface-faces-1.jpg --json
+expect 0 . "$wconv" "$TEST_DATA/weights/ultraface/version-RFB-320.onnx" \
+    -o "$model" --scale=1 --mean=127,127,127 --std=128,128,128
+sees '  99\.[0-9]*% ' ultraface-faces-1.jpg
+faces=$("$infer" -m "$model" "$photos/ultraface-faces-1.jpg" | grep -c '%')
+[ "$faces" -ge 40 ] || fail "$faces faces of 51 were found"
+
+# Pictures: style transfer, and super-resolution of luminance.
+expect 0 . "$wconv" "$TEST_DATA/weights/onnx-winml/candy.onnx" -o "$model" \
+    --preset=raw
+sees '768 x 576' darknet-dog.jpg -o "$dir/out.infer.png"
+expect 0 . "$wconv" "$formats/fsrcnn-pb/FSRCNN_x2.pb" -o "$model"
+sees '512 x 512' onnx-tutorials-super-res-input.jpg -o "$dir/out.infer.png"
+report

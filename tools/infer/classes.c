@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The best classes of a picture. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "tools/infer/infer_tool.h"
+
+const char *tool_label(const struct tool_run *run, int64_t class)
+{
+    if (run->labels.count > 0)
+        return class < run->labels.count ? run->labels.text[class] : NULL;
+    return infer_model_label(run->model, (int)class);
+}
+
+/* Probabilities of one row: the row itself after a softmax or sigmoid, else its
+ * softmax. */
+static void to_probabilities(double *p, int64_t n)
+{
+    double sum = 0, max = -INFINITY;
+    bool probabilities = true;
+    int64_t i;
+
+    for (i = 0; i < n; i++) {
+        sum += p[i];
+        max = fmax(max, p[i]);
+        probabilities = probabilities && p[i] >= 0 && p[i] <= 1;
+    }
+    if (probabilities && fabs(sum - 1) < 1e-2)
+        return;
+    for (i = 0, sum = 0; i < n; i++)
+        sum += p[i] = exp(p[i] - max);
+    for (i = 0; i < n; i++)
+        p[i] /= sum;
+}
+
+/* Indices of the k largest values, best first; ties keep their order. */
+static int best_classes(const double *p, int64_t n, int k, int64_t *best)
+{
+    int64_t i;
+    int have = 0, j;
+
+    for (i = 0; i < n; i++) {
+        if (have == k && !(p[i] > p[best[k - 1]]))
+            continue;
+        if (have < k)
+            have++;
+        for (j = have - 1; j > 0 && p[i] > p[best[j - 1]]; j--)
+            best[j] = best[j - 1];
+        best[j] = i;
+    }
+    return have;
+}
+
+static void print_classes(const struct tool_run *run, const char *path,
+                          const double *scores, const double *p,
+                          const int64_t *best, int k)
+{
+    int j;
+
+    cli_print("%s\n", path);
+    for (j = 0; j < k; j++) {
+        const char *label = tool_label(run, best[j]);
+
+        cli_print("  %6.2f%%  %5" PRId64 "  %s%s(%.4g)\n", 100 * p[best[j]],
+                  best[j], label != NULL ? label : "",
+                  label != NULL ? "  " : "", scores[best[j]]);
+    }
+}
+
+static void add_json(const struct tool_run *run, cJSON *list, const char *path,
+                     const double *scores, const double *p, const int64_t *best,
+                     int k)
+{
+    cJSON *item = cJSON_CreateObject(), *classes;
+    int j;
+
+    cJSON_AddStringToObject(item, "image", path);
+    classes = cJSON_AddArrayToObject(item, "top");
+    for (j = 0; j < k; j++) {
+        const char *label = tool_label(run, best[j]);
+        cJSON *c = cJSON_CreateObject();
+
+        cJSON_AddNumberToObject(c, "class", (double)best[j]);
+        if (label != NULL)
+            cJSON_AddStringToObject(c, "label", label);
+        cJSON_AddNumberToObject(c, "score", scores[best[j]]);
+        cJSON_AddNumberToObject(c, "probability", p[best[j]]);
+        cJSON_AddItemToArray(classes, c);
+    }
+    cJSON_AddItemToArray(list, item);
+}
+
+/* Prints the best classes of row `row` of the first output. */
+int tool_show_classes(const struct tool_run *run, const struct infer_array *out,
+                      int64_t row, const char *path, struct infer_error *err)
+{
+    int64_t i, n = array_count(out) / out->dim[0];
+    int k = run->request->top < n ? run->request->top : (int)n;
+    double *scores = malloc((size_t)n * 2 * sizeof(*scores));
+    int64_t *best = malloc((size_t)(k > 0 ? k : 1) * sizeof(*best));
+    int rc = INFER_OK;
+
+    if (scores == NULL || best == NULL) {
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    } else {
+        double *p = scores + n;
+
+        for (i = 0; i < n; i++)
+            p[i] = scores[i] = scalar_load(out->dtype, out->data, row * n + i);
+        to_probabilities(p, n);
+        k = best_classes(scores, n, k, best);
+        if (run->result != NULL)
+            add_json(run, run->result, path, scores, p, best, k);
+        else
+            print_classes(run, path, scores, p, best, k);
+    }
+    free(scores);
+    free(best);
+    return rc;
+}
+
+/* Notes on standard error: an unequal number of labels, or an output that does
+ * not look like class scores. */
+void tool_note_classes(const struct tool_run *run,
+                       const struct infer_array *out)
+{
+    const int64_t classes = array_count(out) / out->dim[0];
+    const int labels = run->labels.count > 0
+                           ? run->labels.count
+                           : infer_model_label_count(run->model);
+    int i, wide = 0;
+
+    if (labels > 0 && labels != classes && run->cli->verbosity >= 0)
+        cli_error(run->cli, "note: %d labels for %" PRId64 " classes", labels,
+                  classes);
+    for (i = 1; i < out->rank; i++)
+        wide += out->dim[i] > 1;
+    if (wide > 1 && run->request->dump_layers == NULL &&
+        run->cli->verbosity >= 0)
+        cli_error(run->cli,
+                  "note: output '%s' has %d dimensions and is shown as %" PRId64
+                  " classes: --load-inputs and --export-output give it whole",
+                  out->name, out->rank, classes);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs pictures in batches and shows what the network says of each. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "libinfer/device/device.h"
+#include "libinfer/model/model.h"
+#include "tools/infer/reader.h"
+
+/* Pictures read ahead. */
+#define MAX_AHEAD 512
+
+/* Buffers of one batch. */
+struct batch {
+    struct infer_array in;
+    struct arrays out;
+    size_t image_bytes;
+    size_t *picture;            /* list index of each of the n pictures */
+    struct infer_image *source; /* each of them as it was read */
+    int64_t n;
+};
+
+/* Reads the pictures of a list in order. */
+struct course {
+    const struct tool_list *list;
+    struct reader *reader;
+    size_t next;   /* index of the next picture */
+    size_t unread; /* unreadable pictures so far */
+};
+
+static int batch_reserve(struct tool_run *run,
+                         const struct infer_tensor_info *info,
+                         const int64_t *hw, int64_t n, struct batch *b,
+                         struct infer_error *err)
+{
+    const int64_t planes[4] = {n, info->dim[1], hw[0], hw[1]};
+    const int64_t pixels[4] = {n, hw[0], hw[1], info->dim[1]};
+    const int64_t *dim = run->pixels ? pixels : planes;
+    const double start = cli_now();
+    int rc;
+
+    if (b->in.data != NULL && memcmp(dim, b->in.dim, sizeof(planes)) == 0)
+        return INFER_OK;
+    free(b->in.data);
+    arrays_clear(&b->out);
+    memset(&b->in, 0, sizeof(b->in));
+    b->in.name = info->name;
+    b->in.dtype = run->pixels ? INFER_U8 : INFER_F32;
+    b->in.rank = 4;
+    memcpy(b->in.dim, dim, sizeof(planes));
+    rc = array_alloc("input", info->name, &b->in, err);
+    if (rc < 0)
+        return rc;
+    b->image_bytes = b->in.bytes / (size_t)n;
+    rc = infer_session_prepare(run->session, &b->in, 1, err);
+    run->plan_seconds += cli_now() - start;
+    if (rc == INFER_OK)
+        rc = tool_make_outputs(run->session, run->model, &b->out, err);
+    if (rc == INFER_OK)
+        rc = tool_find_task(run, &b->out, hw, n, err);
+    return rc;
+}
+
+/* Frees the pictures of the batch as they were read. */
+static void drop_sources(struct batch *b)
+{
+    for (int64_t i = 0; i < b->n; i++)
+        infer_image_free(&b->source[i]);
+}
+
+static int run_batch(struct tool_run *run, struct batch *b,
+                     const struct tool_list *list, struct infer_error *err)
+{
+    const int64_t *hw = b->in.dim + (run->pixels ? 1 : 2);
+    int64_t i;
+    int rc = infer_session_run(run->session, &b->in, 1, b->out.item,
+                               b->out.count, err);
+
+    for (i = 0; rc == INFER_OK && i < b->n; i++) {
+        const struct tool_shown shown = {list->path[b->picture[i]],
+                                         &b->source[i], hw, b->in.dim[0], i};
+
+        rc = run->task.kind == TASK_CLASSIFY
+                 ? tool_show_classes(run, &b->out.item[0], i, shown.path, err)
+                 : tool_show(run, &b->out, &shown, err);
+    }
+    return rc;
+}
+
+static int check_input(const struct infer_model *model,
+                       struct infer_tensor_info *info, struct infer_error *err)
+{
+    if (infer_model_input_count(model) != 1)
+        return error_set(err, INFER_EARGUMENT,
+                         "the network has %d inputs, not one picture: use "
+                         "--load-inputs",
+                         infer_model_input_count(model));
+    infer_model_input(model, 0, info);
+    if (info->rank != 4 || (info->dim[1] != 1 && info->dim[1] != 3))
+        return error_set(err, INFER_EARGUMENT,
+                         "input '%s' is no picture (N,1 or 3,H,W): use "
+                         "--load-inputs",
+                         info->name);
+    if (scalar_is_integer(info->dtype))
+        return error_set(err, INFER_EARGUMENT,
+                         "input '%s' takes %s, not the values of "
+                         "preprocessed pictures: use --load-inputs",
+                         info->name, infer_dtype_name(info->dtype));
+    return INFER_OK;
+}
+
+static bool on_cpu(const struct tool_request *r)
+{
+    return r->session.device == NULL || strcmp(r->session.device, "cpu") == 0;
+}
+
+int tool_pictures_open(struct tool_run *run, struct infer_error *err)
+{
+    const struct tool_request *r = run->request;
+    struct infer_tensor_info info;
+    int rc = check_input(run->model, &info, err);
+
+    if (rc == INFER_OK && !on_cpu(r) && info.dtype == INFER_F32)
+        rc = infer_model_take_pixels(run->model, 0, err, &run->pixels);
+    return rc < 0 ? rc
+                  : infer_session_create(run->pixels ? run->pixels : run->model,
+                                         &r->session, err, &run->session);
+}
+
+/* Reader threads: one if the CPU also runs the network; with a GPU --threads,
+ * or all cores, 16 at most. */
+static int reader_threads(const struct tool_request *r)
+{
+    const int cores = device_cpu_cores();
+
+    if (on_cpu(r))
+        return 1;
+    if (r->session.threads > 0)
+        return r->session.threads;
+    return cores > 16 ? 16 : cores;
+}
+
+/* The next readable picture; NULL at the end of the list.  An unreadable one is
+ * reported at once, unless it is the only picture: then the run fails with its
+ * error. */
+static int next_picture(struct tool_run *run, struct course *c,
+                        struct infer_error *err, struct reader_picture **out)
+{
+    *out = NULL;
+    while (c->next < c->list->count) {
+        const int rc = reader_peek(c->reader, err, out);
+
+        if (rc == INFER_OK)
+            return rc;
+        if (c->list->count == 1)
+            return rc;
+        cli_fail(run->cli, err);
+        c->unread++;
+        reader_drop(c->reader);
+        c->next++;
+    }
+    return INFER_OK;
+}
+
+/* Fills a batch with pictures of one size, `limit` at most. */
+static int fill_batch(struct tool_run *run,
+                      const struct infer_tensor_info *info, struct course *c,
+                      int64_t limit, struct batch *b, struct infer_error *err)
+{
+    int64_t hw[2] = {0, 0};
+
+    for (b->n = 0; b->n < limit; b->n++) {
+        struct reader_picture *picture;
+        int rc = next_picture(run, c, err, &picture);
+
+        if (rc < 0 || picture == NULL)
+            return rc;
+        if (b->n > 0 && memcmp(picture->hw, hw, sizeof(hw)) != 0)
+            return INFER_OK; /* another size starts another batch */
+        memcpy(hw, picture->hw, sizeof(hw));
+        rc = batch_reserve(run, info, hw, limit, b, err);
+        if (rc < 0)
+            return rc;
+        memcpy((char *)b->in.data + (size_t)b->n * b->image_bytes,
+               picture->data, picture->bytes);
+        b->picture[b->n] = c->next++;
+        b->source[b->n] = picture->source;
+        picture->source.pixels = NULL;
+        reader_drop(c->reader);
+    }
+    return INFER_OK;
+}
+
+/* Runs all batches of the list. */
+static int run_course(struct tool_run *run,
+                      const struct infer_tensor_info *info, struct course *c,
+                      int64_t limit, struct infer_error *err)
+{
+    struct batch b = {0};
+    bool checked = false;
+    int rc = INFER_OK;
+
+    b.picture = calloc((size_t)limit, sizeof(*b.picture));
+    b.source = calloc((size_t)limit, sizeof(*b.source));
+    if (b.picture == NULL || b.source == NULL)
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    while (rc == INFER_OK && c->next < c->list->count) {
+        rc = fill_batch(run, info, c, limit, &b, err);
+        if (rc == INFER_OK && b.n > 0 && !checked &&
+            run->task.kind == TASK_CLASSIFY)
+            tool_note_classes(run, &b.out.item[0]);
+        checked = checked || b.n > 0;
+        if (rc == INFER_OK && b.n > 0)
+            rc = run_batch(run, &b, c->list, err);
+        drop_sources(&b);
+        cli_progress(run->cli, task_words[run->task.kind], c->next,
+                     c->list->count);
+    }
+    cli_progress_end(run->cli);
+    free(b.in.data);
+    free(b.picture);
+    free(b.source);
+    arrays_clear(&b.out);
+    return rc;
+}
+
+int tool_run_pictures(struct tool_run *run, const struct tool_list *list,
+                      struct infer_error *err)
+{
+    struct infer_tensor_info info;
+    struct course c = {.list = list};
+    int64_t limit = run->request->batch > 0 ? run->request->batch : 1;
+    int rc = check_input(run->model, &info, err);
+
+    if (rc < 0)
+        return rc;
+    if (info.dim[0] > 0)
+        limit = info.dim[0];
+    else if (limit > (int64_t)list->count)
+        limit = (int64_t)list->count;
+    const struct reader_options options = {
+        .threads = reader_threads(run->request),
+        .ahead = limit < MAX_AHEAD ? (size_t)limit : MAX_AHEAD,
+        .pixels = run->pixels != NULL,
+        .keep = run->request->output != NULL,
+        .max_pixels = (uint64_t)run->request->max_pixels,
+    };
+    if (run->cli->json) {
+        run->result = cJSON_CreateArray();
+        run->result_name = "pictures";
+    }
+    rc = reader_start(run->model, list, &options, err, &c.reader);
+    if (rc == INFER_OK)
+        rc = run_course(run, &info, &c, limit, err);
+    reader_stop(c.reader);
+    if (rc == INFER_OK && c.unread > 0)
+        rc = error_set(err, INFER_EFORMAT,
+                       "%zu of %zu pictures could not be read", c.unread,
+                       list->count);
+    return rc;
+}

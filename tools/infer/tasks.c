@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Boxes, maps of classes and pictures that a network makes of a picture. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
+#include "libinfer/image/image.h"
+#include "libinfer/model/model.h"
+#include "libinfer/task/draw.h"
+#include "tools/infer/infer_tool.h"
+
+static struct task_outputs outputs_of(const struct tool_run *run,
+                                      const struct arrays *out,
+                                      const int64_t *hw, int64_t batch,
+                                      int64_t entry)
+{
+    struct infer_tensor_info input;
+
+    infer_model_input(run->model, 0, &input);
+    return (struct task_outputs){
+        .array = out->item,
+        .count = out->count,
+        .batch = batch,
+        .entry = entry,
+        .width = hw[1],
+        .height = hw[0],
+        .channels = input.dim[1],
+    };
+}
+
+int tool_find_task(struct tool_run *run, const struct arrays *out,
+                   const int64_t *hw, int64_t batch, struct infer_error *err)
+{
+    const struct task_outputs o = outputs_of(run, out, hw, batch, 0);
+    const char *word =
+        run->request->task ? run->request->task : model_graph(run->model)->task;
+    int rc = INFER_OK;
+
+    if (run->task_known)
+        return rc;
+    if (word == NULL)
+        run->task = task_recognise(&o);
+    else if ((rc = task_parse(word, err, &run->task)) < 0)
+        return rc;
+    if (run->task.kind == TASK_DETECT)
+        rc = task_find_decoder(&o, &run->task, err);
+    if (run->task.kind == TASK_CLASSIFY &&
+        (out->item[0].rank == 0 || out->item[0].dim[0] != batch))
+        rc = error_set(err, INFER_EARGUMENT,
+                       "output '%s' has no row for each picture: use "
+                       "--load-inputs",
+                       out->item[0].name);
+    if (rc == INFER_OK && run->task.kind == TASK_CLASSIFY &&
+        run->request->output != NULL)
+        rc = error_set(err, INFER_EARGUMENT,
+                       "--output: classes are no picture (--task names what "
+                       "the outputs are)");
+    run->task_known = rc == INFER_OK;
+    return rc;
+}
+
+/* ---- files --------------------------------------------------------- */
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int tool_open_output(const struct tool_request *r, size_t count,
+                     struct infer_error *err)
+{
+    if (is_folder(r->output))
+        return INFER_OK;
+    if (count > 1 || text_ends(r->output, "/")) {
+        if (text_ends(r->output, ".png"))
+            return error_set(err, INFER_EARGUMENT,
+                             "%s: %zu pictures go into a folder", r->output,
+                             count);
+        if (mkdir(r->output, 0777) < 0)
+            return error_set(err, INFER_EIO, "%s: %s", r->output,
+                             strerror(errno));
+        return INFER_OK;
+    }
+    if (!text_ends(r->output, ".png"))
+        return error_set(err, INFER_EARGUMENT,
+                         "%s: pictures are written as .png, or into a folder",
+                         r->output);
+    return cli_try_file(r->output, err);
+}
+
+static bool was_written(const struct tool_run *run, const char *path)
+{
+    for (size_t i = 0; i < run->n_written; i++)
+        if (strcmp(run->written[i], path) == 0)
+            return true;
+    return false;
+}
+
+/* The file of a picture: FILE, or NAME.png in the folder, NAME-2.png for
+ * another picture of that name. */
+static int output_path(struct tool_run *run, const char *source, char *path,
+                       size_t bytes, struct infer_error *err)
+{
+    const char *output = run->request->output;
+    const char *slash = strrchr(source, '/');
+    const char *name = slash ? slash + 1 : source;
+    const char *dot = strrchr(name, '.');
+    const int length =
+        dot && dot != name ? (int)(dot - name) : (int)strlen(name);
+    char **more;
+
+    if (!is_folder(output)) {
+        snprintf(path, bytes, "%s", output);
+    } else {
+        snprintf(path, bytes, "%s/%.*s.png", output, length, name);
+        for (int i = 2; was_written(run, path); i++)
+            snprintf(path, bytes, "%s/%.*s-%d.png", output, length, name, i);
+    }
+    if (cli_same_file(path, source))
+        return error_set(err, INFER_EARGUMENT,
+                         "%s: --output would replace the picture itself",
+                         source);
+    more = realloc(run->written, (run->n_written + 1) * sizeof *more);
+    if (more == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    run->written = more;
+    more[run->n_written] = strdup(path);
+    if (more[run->n_written] == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    run->n_written++;
+    return INFER_OK;
+}
+
+static int write_picture(struct tool_run *run, const char *source,
+                         const struct infer_image *image,
+                         struct infer_error *err)
+{
+    char path[4096];
+    int rc = output_path(run, source, path, sizeof path, err);
+
+    if (rc == INFER_OK)
+        rc = image_write_png(image, path, err);
+    if (rc == INFER_OK)
+        cli_verbose(run->cli, "%s: %s", source, path);
+    return rc;
+}
+
+/* ---- what is said of all ------------------------------------------- */
+
+/* With --json the object of a picture in the result, else NULL. */
+static cJSON *begin(const struct tool_run *run, const struct tool_shown *shown,
+                    const char *list, cJSON **items)
+{
+    cJSON *json;
+
+    *items = NULL;
+    if (run->result == NULL) {
+        cli_print("%s\n", shown->path);
+        return NULL;
+    }
+    json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "image", shown->path);
+    cJSON_AddNumberToObject(json, "width", shown->source->width);
+    cJSON_AddNumberToObject(json, "height", shown->source->height);
+    if (list != NULL)
+        *items = cJSON_AddArrayToObject(json, list);
+    cJSON_AddItemToArray(run->result, json);
+    return json;
+}
+
+static void add_class(cJSON *item, const struct tool_run *run, int label)
+{
+    const char *text = tool_label(run, label);
+
+    cJSON_AddNumberToObject(item, "class", label);
+    if (text != NULL)
+        cJSON_AddStringToObject(item, "label", text);
+}
+
+/* ---- boxes --------------------------------------------------------- */
+
+static void add_box(cJSON *items, const struct tool_run *run,
+                    const struct task_box *b)
+{
+    cJSON *item = cJSON_CreateObject(), *points;
+
+    add_class(item, run, b->label);
+    cJSON_AddNumberToObject(item, "score", b->score);
+    cJSON_AddNumberToObject(item, "left", b->left);
+    cJSON_AddNumberToObject(item, "top", b->top);
+    cJSON_AddNumberToObject(item, "right", b->right);
+    cJSON_AddNumberToObject(item, "bottom", b->bottom);
+    if (b->n_points > 0) {
+        points = cJSON_AddArrayToObject(item, "points");
+        for (int k = 0; k < b->n_points; k++) {
+            const double xy[2] = {b->point[k][0], b->point[k][1]};
+
+            cJSON_AddItemToArray(points, cJSON_CreateDoubleArray(xy, 2));
+        }
+    }
+    cJSON_AddItemToArray(items, item);
+}
+
+static void print_box(const struct tool_run *run, const struct task_box *b)
+{
+    const char *text = tool_label(run, b->label);
+
+    cli_print("  %6.2f%%  %5d  %s%s(%.0f, %.0f) to (%.0f, %.0f)\n",
+              100.0 * b->score, b->label, text ? text : "", text ? "  " : "",
+              b->left, b->top, b->right, b->bottom);
+}
+
+static int draw_boxes(struct tool_run *run, const struct tool_shown *shown,
+                      const struct task_boxes *boxes, struct infer_error *err)
+{
+    struct infer_image image;
+    int classes = 1;
+    int rc = image_convert(shown->source, 3, err, &image);
+
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < boxes->count; i++)
+        if (boxes->box[i].label >= classes)
+            classes = boxes->box[i].label + 1;
+    for (int i = boxes->count - 1; i >= 0; i--) {
+        const struct task_box *b = &boxes->box[i];
+        const char *label = tool_label(run, b->label);
+        char number[16], text[96];
+
+        snprintf(number, sizeof number, "%d", b->label);
+        snprintf(text, sizeof text, "%.60s%s%.0f%%",
+                 label         ? label
+                 : classes > 1 ? number
+                               : "",
+                 label || classes > 1 ? " " : "", 100.0 * b->score);
+        draw_box(&image, b, text);
+    }
+    rc = write_picture(run, shown->path, &image, err);
+    infer_image_free(&image);
+    return rc;
+}
+
+static int show_boxes(struct tool_run *run, const struct task_outputs *o,
+                      const struct preprocess_window *window,
+                      const struct tool_shown *shown, struct infer_error *err)
+{
+    struct task_boxes boxes = {0};
+    cJSON *items;
+    int rc = task_detect(&run->task, o, &run->request->limits, err, &boxes);
+
+    if (rc < 0)
+        return rc;
+    task_place(window, shown->source, &boxes);
+    begin(run, shown, "boxes", &items);
+    for (int i = 0; i < boxes.count; i++) {
+        if (items != NULL)
+            add_box(items, run, &boxes.box[i]);
+        else
+            print_box(run, &boxes.box[i]);
+    }
+    if (run->request->output != NULL)
+        rc = draw_boxes(run, shown, &boxes, err);
+    free(boxes.box);
+    return rc;
+}
+
+/* ---- maps of classes ----------------------------------------------- */
+
+struct share {
+    int label;
+    int64_t pixels;
+};
+
+static int by_pixels(const void *a, const void *b)
+{
+    const struct share *x = a, *y = b;
+
+    if (x->pixels != y->pixels)
+        return x->pixels > y->pixels ? -1 : 1;
+    return x->label - y->label;
+}
+
+static void show_shares(const struct tool_run *run,
+                        const struct tool_shown *shown, struct share *share,
+                        int classes, int64_t pixels)
+{
+    cJSON *items;
+
+    qsort(share, (size_t)classes, sizeof *share, by_pixels);
+    begin(run, shown, "classes", &items);
+    for (int i = 0; i < classes && i < run->request->top; i++) {
+        const double part = (double)share[i].pixels / (double)pixels;
+        const char *text = tool_label(run, share[i].label);
+
+        if (share[i].pixels == 0)
+            break;
+        if (items != NULL) {
+            cJSON *item = cJSON_CreateObject();
+
+            add_class(item, run, share[i].label);
+            cJSON_AddNumberToObject(item, "share", part);
+            cJSON_AddItemToArray(items, item);
+        } else {
+            cli_print("  %6.2f%%  %5d  %s\n", 100 * part, share[i].label,
+                      text ? text : "");
+        }
+    }
+}
+
+/* Class 0 is left as it is where it is the background, or nameless. */
+static int clear_class(const struct tool_run *run)
+{
+    const char *first = tool_label(run, 0);
+
+    return !first || strstr(first, "background") || strcmp(first, "_") == 0
+               ? 0
+               : -1;
+}
+
+static int show_labels(struct tool_run *run, const struct tool_shown *shown,
+                       const int *label, int classes, struct infer_error *err)
+{
+    const int64_t pixels =
+        (int64_t)shown->source->width * shown->source->height;
+    struct share *share = calloc((size_t)classes, sizeof *share);
+    struct infer_image image;
+    int rc;
+
+    if (share == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    for (int i = 0; i < classes; i++)
+        share[i].label = i;
+    for (int64_t i = 0; i < pixels; i++)
+        if (label[i] >= 0)
+            share[label[i]].pixels++;
+    show_shares(run, shown, share, classes, pixels);
+    free(share);
+    if (run->request->output == NULL)
+        return INFER_OK;
+    rc = image_convert(shown->source, 3, err, &image);
+    if (rc < 0)
+        return rc;
+    draw_labels(&image, label, clear_class(run));
+    rc = write_picture(run, shown->path, &image, err);
+    infer_image_free(&image);
+    return rc;
+}
+
+static int show_map(struct tool_run *run, const struct task_outputs *o,
+                    const struct preprocess_window *window,
+                    const struct tool_shown *shown, struct infer_error *err)
+{
+    const int width = shown->source->width, height = shown->source->height;
+    int classes = 0, rc;
+    int *label = malloc((size_t)width * (size_t)height * sizeof *label);
+
+    if (label == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    rc = task_segment(o, window, width, height, label, &classes, err);
+    if (rc == INFER_OK)
+        rc = show_labels(run, shown, label, classes, err);
+    free(label);
+    return rc;
+}
+
+/* ---- pictures ------------------------------------------------------ */
+
+static int show_picture(struct tool_run *run, const struct task_outputs *o,
+                        const struct graph_preprocess *p,
+                        const struct tool_shown *shown, struct infer_error *err)
+{
+    const bool write = run->request->output != NULL;
+    struct infer_image image;
+    cJSON *json, *unused;
+    int rc;
+
+    if (!write) {
+        if (begin(run, shown, NULL, &unused) == NULL)
+            cli_print("  a picture: -o FILE.png or -o FOLDER writes it\n");
+        return INFER_OK;
+    }
+    rc = task_image(o, p, shown->source, err, &image);
+    if (rc < 0)
+        return rc;
+    json = begin(run, shown, NULL, &unused);
+    rc = write_picture(run, shown->path, &image, err);
+    if (rc == INFER_OK && json == NULL)
+        cli_print("  %d x %d  %s\n", image.width, image.height,
+                  run->written[run->n_written - 1]);
+    else if (rc == INFER_OK)
+        cJSON_AddStringToObject(json, "output",
+                                run->written[run->n_written - 1]);
+    infer_image_free(&image);
+    return rc;
+}
+
+int tool_show(struct tool_run *run, const struct arrays *out,
+              const struct tool_shown *shown, struct infer_error *err)
+{
+    const struct graph_preprocess *p =
+        preprocess_of(model_graph(run->model), 0);
+    const struct task_outputs o =
+        outputs_of(run, out, shown->hw, shown->batch, shown->entry);
+    const struct preprocess_window window =
+        preprocess_window_of(p, shown->source, (int)o.width, (int)o.height);
+    int rc = INFER_OK;
+
+    switch (run->task.kind) {
+    case TASK_CLASSIFY:
+        rc = tool_show_classes(run, &out->item[0], shown->entry, shown->path,
+                               err);
+        break;
+    case TASK_DETECT:
+        rc = show_boxes(run, &o, &window, shown, err);
+        break;
+    case TASK_SEGMENT:
+        rc = show_map(run, &o, &window, shown, err);
+        break;
+    case TASK_IMAGE:
+        rc = show_picture(run, &o, p, shown, err);
+        break;
+    }
+    if (rc < 0)
+        error_prefix(err, "%s", shown->path);
+    return rc;
+}
