@@ -179,6 +179,24 @@ static char *header_text(const char *graph, const struct tensors *t)
     return text;
 }
 
+/* Reads the text back: a network beyond a limit of the reader is refused before
+ * anything is written. */
+static int check_readable(const char *text, bool is_graph,
+                          struct infer_error *err)
+{
+    struct graph *g = NULL;
+    cJSON *json = NULL;
+    int rc = json_parse(text, strlen(text), false, err, &json);
+
+    if (rc == INFER_OK && is_graph)
+        rc = graph_from_json(json, err, &g);
+    cJSON_Delete(json);
+    graph_free(g);
+    if (rc < 0)
+        error_prefix(err, "no model file can hold this network");
+    return rc;
+}
+
 /* Bytes of the header, padding included: room for every CRC at its longest (10
  * digits in place of the 0). */
 static int header_bytes(const char *graph, const struct tensors *t, size_t *out,
@@ -186,11 +204,15 @@ static int header_bytes(const char *graph, const struct tensors *t, size_t *out,
 {
     char *text = header_text(graph, t);
     size_t bytes;
+    int rc;
 
     if (text == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
     bytes = strlen(text) + 9 * (size_t)t->count;
+    rc = check_readable(text, false, err);
     free(text);
+    if (rc < 0)
+        return rc;
     /* The 8 bytes of the length come before the header. */
     bytes = (bytes + 8 + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN - 8;
     if (bytes > MODEL_MAX_HEADER)
@@ -284,6 +306,8 @@ static int write_all(struct file_writer *w, const struct graph *g,
     if (buffer == NULL || graph == NULL)
         rc = error_set(err, INFER_EMEMORY, "out of memory");
     else
+        rc = check_readable(graph, true, err);
+    if (rc == INFER_OK)
         rc = header_bytes(graph, t, &header, err);
     for (i = 0; rc == INFER_OK && i < t->count; i++)
         rc = write_tensor(w, &t->item[i], 8 + header, buffer, err);

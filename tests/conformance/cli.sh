@@ -457,6 +457,21 @@ expect 1 'holds a batch of 1, --batch is 4' "$infer" -m "$model" \
 expect 1 "two files for input 'image'" "$infer" -m "$model" \
     --load-inputs="$x,image:$x"
 cp "$x" "$dir/layers/x.npy"
+# Names with colons, as TensorFlow has them, and paths with colons.
+cp "$x" "$dir/layers/a:b.npy"
+sed 's/"image"/"serving_x:0"/' "$src/samples/digits/digits.json" \
+    >"$dir/layers/colon.json"
+expect 0 . "$wconv" "$weights" --arch="$dir/layers/colon.json" -o "$dir/colon.infer"
+for load in "serving_x:0:$x" "serving_x:0:$dir/layers/a:b.npy" \
+    "$dir/layers/a:b.npy"; do
+    expect 0 '"scores"' "$infer" -m "$dir/colon.infer" --load-inputs="$load"
+done
+expect 1 "no input 'serving_x'" "$infer" -m "$dir/colon.infer" \
+    --load-inputs="serving_x:$x"
+expect 0 'images/s' "$infer" -m "$dir/colon.infer" --bench --duration=10ms \
+    --input-shape=serving_x:0:1x1x28x28
+expect 0 . "$wconv" "$dir/colon.infer" -o "$dir/colon.infer" \
+    --input-shape=serving_x:0:1x1x28x28
 expect 1 'x.npy: the run reads this file' "$infer" -m "$model" \
     --load-inputs="$dir/layers/x.npy" --export-output="$dir/layers/x.npy"
 expect 0 '^$' sh -c "cmp '$x' '$dir/layers/x.npy' && echo"

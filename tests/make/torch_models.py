@@ -92,19 +92,21 @@ def cifar(name):
     return net
 
 
-def googlenet():
+def googlenet(transform_input):
     return torchvision.models.googlenet(
-        aux_logits=True, transform_input=True, init_weights=False)
+        aux_logits=True, transform_input=transform_input, init_weights=False)
 
 
 TORCHVISION = (
     "alexnet vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn "
     "resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d "
-    "resnext101_32x8d wide_resnet50_2 wide_resnet101_2 mobilenet_v2 "
-    "efficientnet_b0 squeezenet1_0 squeezenet1_1 densenet121").split()
+    "resnext101_32x8d resnext101_64x4d wide_resnet50_2 wide_resnet101_2 "
+    "mobilenet_v2 efficientnet_b0 squeezenet1_0 squeezenet1_1 densenet121 "
+    "densenet161 densenet169 densenet201").split()
 
 MAKERS = {name: getattr(torchvision.models, name) for name in TORCHVISION}
-MAKERS["googlenet"] = googlenet
+MAKERS["googlenet"] = lambda: googlenet(False)
+MAKERS["googlenet-published"] = lambda: googlenet(True)
 MAKERS["lenet-300-100"] = LeNet300
 MAKERS["lenet5"] = LeNet5
 for depth in 20, 32, 44, 56, 110:

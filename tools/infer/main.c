@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/base/error.h"
 #include "libinfer/device/device.h"
@@ -18,6 +19,32 @@ static const char usage[] =
 
 /* ---- option values ------------------------------------------------- */
 
+static bool is_file(const char *path, size_t length)
+{
+    char *copy = strndup(path, length);
+    const bool there = copy != NULL && access(copy, F_OK) == 0;
+
+    free(copy);
+    return there;
+}
+
+/* The colon of NAME:FILE, or NULL: FILE alone.  Both may have colons
+ * ("serving_default_x:0"): the first one counts behind which there is a file,
+ * else the last one. */
+static const char *find_colon(const char *word, size_t length)
+{
+    const char *end = word + length, *colon = memchr(word, ':', length);
+    const char *last = NULL;
+
+    while (colon != NULL && !is_file(colon + 1, (size_t)(end - colon - 1))) {
+        last = colon;
+        colon = memchr(last + 1, ':', (size_t)(end - last - 1));
+    }
+    if (colon != NULL || last == NULL || is_file(word, length))
+        return colon;
+    return last;
+}
+
 /* NAME:FILE,NAME:FILE or FILE alone. */
 static int add_loads(struct cli *cli, const struct cli_option *o,
                      const char *value, void *user)
@@ -27,7 +54,7 @@ static int add_loads(struct cli *cli, const struct cli_option *o,
 
     for (;;) {
         const size_t length = strcspn(word, ",");
-        const char *colon = memchr(word, ':', length);
+        const char *colon = find_colon(word, length);
         const char *path = colon != NULL ? colon + 1 : word;
         struct tool_named_file *f = &r->load[r->n_load];
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GoogLeNet (Szegedy et al. 2014) as torchvision has it: batch normalisation
- * with epsilon 1e-3, 3x3 kernels in the branch called 5x5, and an input that
- * is brought from torchvision's mean and deviation to 0.5 and 0.5
- * (transform_input, which the published weights need).  The two auxiliary
- * classifiers serve training only and are left out.
+ * with epsilon 1e-3 and 3x3 kernels in the branch called 5x5.  The published
+ * weights need an input that is brought from torchvision's mean and deviation
+ * to 0.5 and 0.5 (transform_input); a network trained by
+ * googlenet(weights=None) takes it as it is, and its tensors do not tell.  The
+ * two auxiliary classifiers serve training only and are left out.
  */
 #include "weights/arch/build.h"
 
@@ -108,7 +109,7 @@ int arch_googlenet(const struct arch_row *row, int classes,
     arch_build_begin(&b, row->name, err);
     b.bn_epsilon = 1e-3f;
     x = arch_image_input(&b, 3, 224, 224, &preprocess);
-    x = stem(&b, transform_input(&b, x));
+    x = stem(&b, row->variant[0] ? transform_input(&b, x) : x);
     for (int i = 0; i < 9; i++) {
         if (i == 2)
             x = arch_max_pool(&b, x, 3, 2, 0, true);

@@ -102,6 +102,9 @@ bool keras_bool(struct keras_emit *k, const cJSON *config, const char *key,
 
     if (c == NULL)
         return otherwise;
+    /* Keras takes any number for a truth value, as Python does. */
+    if (cJSON_IsNumber(c))
+        return c->valuedouble != 0;
     if (!cJSON_IsBool(c)) {
         keras_fail(k, INFER_EFORMAT, "%s is not true or false", key);
         return otherwise;

@@ -251,12 +251,13 @@ struct keras_value keras_group_norm(struct keras_emit *k, struct keras_layer *l,
 
 /* ---- fixed scaling ------------------------------------------------- */
 
-/* Numbers in the configuration: one, or a list, nested as numpy prints it. */
+/* Numbers in the configuration: one, or a list, nested as numpy prints it.
+ * true and false are 1 and 0, as in Python. */
 static int count_numbers(const cJSON *c)
 {
     int n = 0;
 
-    if (cJSON_IsNumber(c))
+    if (cJSON_IsNumber(c) || cJSON_IsBool(c))
         return 1;
     for (const cJSON *e = cJSON_IsArray(c) ? c->child : NULL; e; e = e->next)
         n += count_numbers(e);
@@ -267,6 +268,8 @@ static void store_numbers(const cJSON *c, struct constant *out, int64_t *at)
 {
     if (cJSON_IsNumber(c))
         scalar_store(INFER_F32, out->data, (*at)++, c->valuedouble);
+    else if (cJSON_IsBool(c))
+        scalar_store(INFER_F32, out->data, (*at)++, cJSON_IsTrue(c));
     for (const cJSON *e = cJSON_IsArray(c) ? c->child : NULL; e; e = e->next)
         store_numbers(e, out, at);
 }

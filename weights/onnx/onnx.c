@@ -298,6 +298,9 @@ static int add_inputs(struct onnx_import *im)
     for (i = 0; i < n; i++) {
         if (im->freed_batch)
             input[i].info.dim[0] = -1;
+        for (int d = 0; im->fixed_sizes && d < input[i].info.rank; d++)
+            if (input[i].info.dim[d] < 0)
+                input[i].info.dim[d] = probe_size(im, 1, d);
         free_dims |= has_free(&input[i].info, 0);
         im->free_extent |= has_free(&input[i].info, 1);
     }
@@ -570,11 +573,6 @@ static int import_nodes(struct onnx_import *im)
     report_refusals(im);
     if (rc == INFER_EMEMORY && im->err->code == INFER_OK)
         error_set(im->err, rc, "out of memory");
-    if (rc < 0 && im->free_extent)
-        error_add(im->err, rc,
-                  "the file leaves sizes of its inputs open, for which %lld "
-                  "and others were tried: --input-shape fixes them",
-                  (long long)probe_size(im, 0, 2));
     return rc;
 }
 
@@ -666,7 +664,7 @@ static int build_graph(struct onnx_import *im, struct pb_span name)
 
 /* One attempt with these settings; *choice tells whether others could fare
  * better: a literal batch of 1 was read as free, or a free size was odd. */
-static int attempt(const struct onnx_import *settings, struct pb_span name,
+static int attempt(struct onnx_import *settings, struct pb_span name,
                    bool *choice, struct graph **out)
 {
     struct onnx_import im = *settings;
@@ -675,12 +673,35 @@ static int attempt(const struct onnx_import *settings, struct pb_span name,
     error_clear(im.err);
     rc = build_graph(&im, name);
     *choice = im.freed_batch || (im.odd_sizes && im.free_extent);
+    settings->free_extent = im.free_extent;
     if (rc == 0)
         *out = im.g;
     else
         graph_free(im.g);
     onnx_values_clear(&im);
     return rc;
+}
+
+/* Adds to a refusal that the inputs' open sizes are its reason, where a network
+ * of other, fixed sizes is read or is refused in other words. */
+static void explain_open_sizes(struct onnx_import *settings,
+                               struct pb_span name)
+{
+    struct infer_error *err = settings->err, other;
+    struct graph *g = NULL;
+    bool choice;
+    int rc;
+
+    settings->err = &other;
+    settings->fixed_sizes = true;
+    rc = attempt(settings, name, &choice, &g);
+    settings->fixed_sizes = false;
+    settings->err = err;
+    graph_free(g);
+    if (rc == 0 || strcmp(other.text, err->text) != 0)
+        error_add(err, err->code,
+                  "the file leaves sizes of its inputs open, for which several "
+                  "were tried: --input-shape fixes them");
 }
 
 /* Most files state a batch of 1 and mean any, and most with open sizes take odd
@@ -697,6 +718,8 @@ static int import_either(struct onnx_import *settings, struct pb_span name,
     settings->freed_batch = settings->odd_sizes = false;
     if (rc < 0 && choice && rc != INFER_EMEMORY)
         rc = attempt(settings, name, &choice, out);
+    if (rc < 0 && rc != INFER_EMEMORY && settings->free_extent)
+        explain_open_sizes(settings, name);
     return rc;
 }
 

@@ -102,6 +102,7 @@ struct onnx_import {
     /* The file states batch 1 and it is read as free. */
     bool freed_batch;
     bool free_extent; /* a dimension other than the batch is open */
+    bool fixed_sizes; /* setting: open dimensions take a size */
     bool odd_sizes;   /* and has an odd size at the last probe */
     struct graph_type (*type)[ONNX_PROBES]; /* by value of the graph */
     unsigned char *fixed; /* the same: computed from constants alone */

@@ -194,6 +194,50 @@ TEST(test_no_weights)
 
 /* ---- refusals of the writer ---------------------------------------- */
 
+/* A chain of n activations. */
+static struct graph *chain(int n)
+{
+    struct graph *g = graph_new();
+    int64_t dim[2] = {-1, 4};
+    int x = graph_add_input(g, "x", INFER_F32, 2, dim);
+
+    for (int i = 0; i < n; i++) {
+        char name[16];
+        int y;
+
+        snprintf(name, sizeof(name), "y%d", i);
+        y = graph_add_value(g, name);
+        graph_add_node(g, GRAPH_SOFTMAX, name, &x, 1, &y, 1);
+        x = y;
+    }
+    graph_add_output(g, x);
+    return g;
+}
+
+/* Whatever is written can be read: the reader's limits hold for the writer. */
+TEST(test_reader_limits)
+{
+    static const int nodes[] = {16000, 32768};
+    struct infer_error err;
+
+    for (int i = 0; i < 2; i++) {
+        struct graph *g = chain(nodes[i]);
+
+        unlink(path);
+        if (i == 0) {
+            assert_int_equal(model_file_write(g, path, NULL, &err), 0);
+            assert_int_equal(read_all(path, &err), 0);
+        } else {
+            assert_int_equal(model_file_write(g, path, NULL, &err),
+                             INFER_EFORMAT);
+            assert_non_null(strstr(err.text, "no model file can hold"));
+            assert_non_null(strstr(err.text, "limit"));
+            assert_int_not_equal(access(path, F_OK), 0);
+        }
+        graph_free(g);
+    }
+}
+
 TEST(test_write_refused)
 {
     struct graph *g = small_graph();
@@ -568,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_rewrite),
         cmocka_unit_test(test_no_weights),
+        cmocka_unit_test(test_reader_limits),
         cmocka_unit_test(test_write_refused),
         cmocka_unit_test(test_write_fails_midway),
         cmocka_unit_test(test_write_damaged_source),

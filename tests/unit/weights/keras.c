@@ -373,7 +373,7 @@ TEST(test_refusals)
          "foooo"},
         {"\"activation\": \"relu\"", "\"activation\": \"ruin\"",
          INFER_EUNSUPPORTED, "activation 'ruin'"},
-        {"\"use_bias\": true", "\"use_bias\": 1", INFER_EFORMAT, "use_bias"},
+        {"\"use_bias\": true", "\"use_bias\": \"\"", INFER_EFORMAT, "use_bias"},
         {"\"units\": 4", "\"units\": 5", INFER_EFORMAT, "outputs"},
         {"\"epsilon\": 0.001", "\"epsilon\": NaN", 0, ""},
         {"\"epsilon\": 0.001", "\"epsilon\": \"\"", INFER_EFORMAT, "epsilon"},
@@ -457,6 +457,20 @@ TEST(test_configurations)
         keras_model_free(model);
         cJSON_Delete(json);
     }
+}
+
+/* Numbers stand for true and false. */
+TEST(test_truth)
+{
+    struct keras_emit k = {0};
+    cJSON *json = cJSON_Parse("{\"a\": 1, \"b\": 0.0, \"c\": true}");
+
+    assert_true(keras_bool(&k, json, "a", false));
+    assert_false(keras_bool(&k, json, "b", true));
+    assert_true(keras_bool(&k, json, "c", false));
+    assert_true(keras_bool(&k, json, "d", true));
+    assert_int_equal(k.status, 0);
+    cJSON_Delete(json);
 }
 
 /* Models inside models, deeper than any sane file. */
@@ -601,6 +615,7 @@ int main(void)
                                        cmocka_unit_test(test_squeezenet),
                                        cmocka_unit_test(test_refusals),
                                        cmocka_unit_test(test_configurations),
+                                       cmocka_unit_test(test_truth),
                                        cmocka_unit_test(test_depth),
                                        cmocka_unit_test(test_all_listed),
                                        cmocka_unit_test(test_other_formats),

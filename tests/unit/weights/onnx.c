@@ -402,6 +402,27 @@ TEST(test_all_faults)
     pb_free(&copy);
 }
 
+/* Open sizes are named only where stating them would change the answer. */
+TEST(test_open_sizes_hint)
+{
+    struct pb_message m = EMPTY, copy;
+    struct infer_error err;
+    struct graph *g;
+
+    graph_input(&m, "x", DIMS(1, 3, -1, -1));
+    graph_output(&m, "y");
+    graph_node(&m, "Loop", "x", "y", NULL);
+    copy = model_of(&m, 13);
+    assert_int_equal(read_at(NULL, &copy, NULL, &err, &g), INFER_EUNSUPPORTED);
+    assert_null(strstr(err.text, "--input-shape"));
+    pb_free(&copy);
+    graph_input(&m, "x", DIMS(1, 3, -1, -1));
+    graph_output(&m, "y");
+    graph_ints(&m, "shape", 1, INTS(2), INTS(1, 108));
+    graph_node(&m, "Reshape", "x shape", "y", NULL);
+    must_refuse(model_of(&m, 13), INFER_EFORMAT, "--input-shape fixes them");
+}
+
 TEST(test_probe)
 {
     struct pb_message m = one_node("Relu", "x", DIMS(-1, 4), NULL);
@@ -659,6 +680,7 @@ int main(void)
         cmocka_unit_test(test_initializer_input),
         cmocka_unit_test(test_merged_graphs),
         cmocka_unit_test(test_all_faults),
+        cmocka_unit_test(test_open_sizes_hint),
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_external),
         cmocka_unit_test(test_external_shared),
