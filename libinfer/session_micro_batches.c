@@ -175,7 +175,7 @@ static int make(struct infer_session *s, struct plan *part, int64_t batch,
     p->images = images;
     /* Sizes that do not fit are left to the plan of the whole to explain. */
     if (graph_infer_shapes(whole, s->shape, NULL) < 0 ||
-        !graph_separable(whole, part->g)) {
+        graph_separable(whole, part->g) <= 0) {
         micro_batches_free(p);
         return 0;
     }

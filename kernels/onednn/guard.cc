@@ -2,6 +2,7 @@
 /* The one file in C++: it catches what oneDNN throws; see guard.h. */
 #include "kernels/onednn/guard.h"
 
+#include <cstdlib>
 #include <new>
 
 #include <sys/mman.h>
@@ -19,12 +20,12 @@ static bool has_room() noexcept
     if (code == MAP_FAILED)
         return false;
     munmap(code, code_room);
-    void *memory = ::operator new(heap_room, std::nothrow);
-    /* Kept from the optimiser, which may leave out a pair of new and delete. */
-    void *volatile seen = memory;
+    /* Volatile: the optimiser may leave out a pair of malloc() and free(). */
+    void *volatile memory = std::malloc(heap_room);
+    const bool there = memory != nullptr;
 
-    ::operator delete(seen);
-    return memory != nullptr;
+    std::free(memory);
+    return there;
 }
 
 template <typename Call> static dnnl_status_t guarded(Call call) noexcept

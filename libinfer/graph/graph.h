@@ -303,12 +303,12 @@ struct graph_shape {
 int graph_infer_shapes(struct graph *g, const struct graph_shape *shapes,
                        struct infer_error *err);
 
-/* True if the images of a batch are independent: dimension 0 of every value
- * that depends on an input is the batch, and no node mixes its entries.  whole
- * and part are copies of one graph with their shapes inferred for two batches;
- * true says that part, run over slices of whole's inputs, gives slices of
- * whole's outputs. */
-bool graph_separable(const struct graph *whole, const struct graph *part);
+/* 1 if the images of a batch are independent, 0 if not, or EMEMORY: dimension 0
+ * of every value that depends on an input is the batch, and no node mixes its
+ * entries.  whole and part are copies of one graph with their shapes inferred
+ * for two batches; 1 says that part, run over slices of whole's inputs, gives
+ * slices of whole's outputs. */
+int graph_separable(const struct graph *whole, const struct graph *part);
 
 /* ---- operations ---------------------------------------------------- */
 

@@ -94,11 +94,11 @@ static bool all_separable(struct pair *p)
     return true;
 }
 
-bool graph_separable(const struct graph *whole, const struct graph *part)
+int graph_separable(const struct graph *whole, const struct graph *part)
 {
     struct pair p = {.whole = whole, .part = part};
     size_t most = 1;
-    bool apart = false;
+    int apart = INFER_EMEMORY;
     int i;
 
     for (i = 0; i < whole->n_nodes; i++)

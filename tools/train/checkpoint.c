@@ -140,6 +140,12 @@ int checkpoint_check(const struct net *n, struct infer_error *err)
 
 /* ---- writing ------------------------------------------------------- */
 
+/* cJSON leaves out what it has no memory for: true if nothing is missing. */
+static bool has_all(const cJSON *json, int members)
+{
+    return json && cJSON_GetArraySize(json) == members;
+}
+
 struct writer {
     cJSON *header;
     uint64_t offset; /* file offset of the next tensor */
@@ -153,18 +159,20 @@ static int describe(void *user, const char *name, int rank, const int64_t *dim,
 {
     struct writer *w = user;
     const size_t bytes = (size_t)count * sizeof(*data);
-    cJSON *entry = cJSON_AddObjectToObject(w->header, name), *list;
+    cJSON *entry = cJSON_AddObjectToObject(w->header, name), *list, *shape;
 
     cJSON_AddStringToObject(entry, "dtype", "F32");
-    list = cJSON_AddArrayToObject(entry, "shape");
+    shape = cJSON_AddArrayToObject(entry, "shape");
     for (int i = 0; i < rank; i++)
-        cJSON_AddItemToArray(list, cJSON_CreateNumber((double)dim[i]));
+        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)dim[i]));
     list = cJSON_AddArrayToObject(entry, "data_offsets");
     cJSON_AddItemToArray(list, cJSON_CreateNumber((double)w->offset));
     w->offset += bytes;
     cJSON_AddItemToArray(list, cJSON_CreateNumber((double)w->offset));
     w->crc = (uint32_t)crc32_z(w->crc, (const unsigned char *)data, bytes);
-    return entry && list ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
+    return has_all(entry, 3) && has_all(shape, rank) && has_all(list, 2)
+               ? 0
+               : error_set(err, INFER_EMEMORY, "out of memory");
 }
 
 static int store(void *user, const char *name, int rank, const int64_t *dim,
@@ -225,7 +233,7 @@ static char *info_text(const struct checkpoint_info *info, uint32_t crc)
     cJSON_AddNumberToObject(json, "best", info->best);
     info_checksum(info, text);
     cJSON_AddStringToObject(json, "info_crc32", text);
-    out = cJSON_PrintUnformatted(json);
+    out = has_all(json, 11) ? cJSON_PrintUnformatted(json) : NULL;
     cJSON_Delete(json);
     return out;
 }
@@ -272,7 +280,9 @@ static int put_header(struct writer *w, const struct checkpoint_info *info,
     cJSON_AddStringToObject(meta, "train", text ? text : "");
     if (info->kernels)
         cJSON_AddStringToObject(meta, "train.kernels", info->kernels);
-    header = text && meta ? cJSON_PrintUnformatted(w->header) : NULL;
+    header = text && has_all(meta, info->kernels ? 4 : 3)
+                 ? cJSON_PrintUnformatted(w->header)
+                 : NULL;
     cJSON_free(text);
     digits = header ? find_crc(header, strlen(header)) : NULL;
     if (!digits) {

@@ -500,14 +500,14 @@ static int add_outputs(struct tflite_import *im)
 /* ---- the whole ----------------------------------------------------- */
 
 /* The graph's shapes for one batch, in a copy. */
-static struct graph *with_batch(const struct graph *g, int64_t batch)
+static int with_batch(const struct graph *g, int64_t batch, struct graph **out)
 {
     struct graph *copy = graph_copy(g);
     struct graph_shape *shape;
     int rc;
 
     if (!copy)
-        return NULL;
+        return INFER_EMEMORY;
     shape = calloc((size_t)g->n_inputs + 1, sizeof *shape);
     for (int i = 0; shape && i < g->n_inputs; i++) {
         const struct graph_value *v = &g->value[g->input[i]];
@@ -520,27 +520,32 @@ static struct graph *with_batch(const struct graph *g, int64_t batch)
     rc = shape ? graph_infer_shapes(copy, shape, NULL) : INFER_EMEMORY;
     free(shape);
     if (rc == 0)
-        return copy;
-    graph_free(copy);
-    return NULL;
+        *out = copy;
+    else
+        graph_free(copy);
+    return rc;
 }
 
 /* Pictures that were one batch must not meet in a larger one. */
 static int check_separable(struct tflite_import *im)
 {
-    struct graph *whole, *part;
-    bool good;
+    struct graph *whole = NULL, *part = NULL;
+    int rc;
 
     if (!im->freed_batch)
         return 0;
-    whole = with_batch(im->g, 3);
-    part = with_batch(im->g, 2);
-    good = whole && part && graph_separable(whole, part);
+    rc = with_batch(im->g, 3, &whole);
+    if (rc == 0)
+        rc = with_batch(im->g, 2, &part);
+    if (rc == 0)
+        rc = graph_separable(whole, part);
     graph_free(whole);
     graph_free(part);
-    return good ? 0
-                : error_set(im->err, INFER_EUNSUPPORTED,
-                            "pictures of a batch would meet");
+    if (rc == INFER_EMEMORY)
+        return error_set(im->err, rc, "out of memory");
+    return rc > 0 ? 0
+                  : error_set(im->err, INFER_EUNSUPPORTED,
+                              "pictures of a batch would meet");
 }
 
 static int build_graph(struct tflite_import *im)
