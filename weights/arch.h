@@ -35,4 +35,23 @@ int weights_bind(struct graph *g, struct weights_dict *dict,
                  const struct weights_options *options,
                  struct infer_error *err);
 
+/* How a dictionary and a graph's weights agree, without binding them. */
+struct weights_fit {
+    size_t agree;      /* weights whose tensor has their shape */
+    size_t misshaped;  /* weights whose tensor has another shape */
+    size_t missing;    /* weights without a tensor */
+    size_t surplus;    /* tensors without a weight, training state excepted */
+    char example[256]; /* of the first that disagrees; "" if none does */
+};
+/* Counts by the rules of weights_bind(): names with their prefixes, shapes in
+ * channels-first or channels-last order (one for all tensors).  EMEMORY. */
+int weights_measure_fit(const struct graph *g, const struct weights_dict *dict,
+                        struct infer_error *err, struct weights_fit *out);
+
+/* The built-in architecture that the dictionary's names and shapes fit without
+ * exception.  EUNSUPPORTED if none does (the error names the nearest ones with
+ * what differs) or several do (it lists them). */
+int arch_recognise(const struct weights_dict *dict, struct infer_error *err,
+                   const struct arch_row **out);
+
 #endif

@@ -344,3 +344,98 @@ int weights_bind(struct graph *g, struct weights_dict *dict,
     free(met);
     return rc;
 }
+
+/* ---- fit ----------------------------------------------------------- */
+
+/* A shape in TensorFlow's order: R,S,C,K for K,C,R,S. */
+static bool agrees_channels_last(const struct graph_value *v,
+                                 const struct constant *c)
+{
+    const int n = v->rank;
+
+    if (n < 2 || c->rank != n)
+        return n < 2 && shapes_agree(n, v->dim, c->rank, c->dim);
+    for (int i = 2; i < n; i++)
+        if (c->dim[i - 2] != v->dim[i])
+            return false;
+    return c->dim[n - 1] == v->dim[0] && c->dim[n - 2] == v->dim[1];
+}
+
+static void fit_example(struct weights_fit *fit, const struct graph_value *v,
+                        const struct constant *c)
+{
+    char have[96], want[96];
+
+    if (fit->example[0])
+        return;
+    format_shape(v->rank, v->dim, want, sizeof(want));
+    if (c) {
+        format_shape(c->rank, c->dim, have, sizeof(have));
+        snprintf(fit->example, sizeof(fit->example),
+                 "'%.48s' is %s, the architecture wants %s", v->name, have,
+                 want);
+    } else {
+        snprintf(fit->example, sizeof(fit->example), "'%.48s' %s is missing",
+                 v->name, want);
+    }
+}
+
+/* Fit in one order of axes. */
+static void fit_in_order(const struct graph *g, const struct weights_dict *dict,
+                         size_t skip, const int *target, bool channels_last,
+                         unsigned char *met, struct weights_fit *fit)
+{
+    memset(fit, 0, sizeof(*fit));
+    memset(met, 0, (size_t)g->n_values + 1);
+    for (size_t i = 0; i < dict->count; i++) {
+        const struct constant *c = dict->entry[i].value;
+        const struct graph_value *v;
+
+        if (target[i] < 0) {
+            fit->surplus += !training_reason(dict->entry[i].name + skip);
+            continue;
+        }
+        v = &g->value[target[i]];
+        met[target[i]] = 1;
+        if (!dims_known(v) ||
+            (channels_last ? agrees_channels_last(v, c)
+                           : shapes_agree(v->rank, v->dim, c->rank, c->dim))) {
+            fit->agree++;
+        } else {
+            fit->misshaped++;
+            fit_example(fit, v, c);
+        }
+    }
+    for (int v = 0; v < g->n_values; v++)
+        if (!met[v] && is_weight(g, v)) {
+            fit->missing++;
+            fit_example(fit, &g->value[v], NULL);
+        }
+    for (size_t i = 0; i < dict->count && !fit->example[0]; i++)
+        if (target[i] < 0 && !training_reason(dict->entry[i].name + skip))
+            snprintf(fit->example, sizeof(fit->example),
+                     "'%.48s' has no place there", dict->entry[i].name);
+}
+
+int weights_measure_fit(const struct graph *g, const struct weights_dict *dict,
+                        struct infer_error *err, struct weights_fit *out)
+{
+    size_t skip = shared_prefix(g, dict);
+    unsigned char *met = calloc((size_t)g->n_values + 1, 1);
+    int *target = calloc(dict->count + 1, sizeof(*target));
+    struct weights_fit other;
+    int rc = INFER_OK;
+
+    if (met && target) {
+        find_targets(g, dict, skip, target);
+        fit_in_order(g, dict, skip, target, false, met, out);
+        fit_in_order(g, dict, skip, target, true, met, &other);
+        if (other.misshaped < out->misshaped)
+            *out = other;
+    } else {
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    }
+    free(target);
+    free(met);
+    return rc;
+}

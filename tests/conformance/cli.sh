@@ -15,7 +15,8 @@ model=$dir/digits.infer
 # ---- the main job
 expect 0 'fold-batch-norm' "$wconv" "$weights" "$arch" -o "$model" --verify
 expect 0 'stripped.*optimiser state' "$wconv" "$weights" "$arch" -o "$model" -v
-expect 2 'architecture' "$wconv" "$weights" -o "$dir/x"
+expect 2 'no built-in architecture fits' "$wconv" "$weights" -o "$dir/x"
+expect 0 '  verified' "$wconv" "$weights" "$arch" -o "$model" --verify=reference
 expect 2 'shape\|expected\|missing' "$wconv" "$weights" --arch=lenet5 -o "$dir/x"
 expect 1 'name: resnet20-cifar' "$wconv" "$weights" --arch=resnet20 -o "$dir/x"
 expect 1 'name: mobilenet_v2' "$wconv" "$weights" --arch=mobilnet_v2 -o "$dir/x"

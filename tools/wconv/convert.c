@@ -3,6 +3,7 @@
 #include "tools/wconv/wconv.h"
 
 #include <float.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,8 +163,9 @@ static const struct cli_option options[] = {
      TO(preprocess.stored.filter), PREPROCESS, .words = filters},
     {"fill", 0, CLI_INT, "0-255", "colour of letterbox bars (114)",
      TO(preprocess.stored.fill), PREPROCESS, .max = 255, .wanted = "0 to 255"},
-    {"verify", 0, CLI_TEXT, "REF.npz",
-     "compare with the network as read, or with recorded arrays",
+    {"verify", 0, CLI_TEXT, "reference|REF.npz",
+     "compare with the network as read (reference: on the reference kernels), "
+     "or with recorded arrays",
      TO(verify_reference), GIVEN(verify), .optional = true},
     {"atol", 0, CLI_AMOUNT, "X", "absolute tolerance (1e-5)", TO(atol),
      GIVEN(tolerance)},
@@ -205,19 +207,28 @@ static void request_clear(struct wconv_request *r)
 /* Stages of the progress bar: read, optimise, verify, write. */
 #define STAGES 4
 
-/* Makes a graph from bare weights and --arch. */
+/* Makes a graph from bare weights and --arch, or the built-in architecture that
+ * they fit. */
 static int bind_architecture(const struct wconv_request *r,
                              struct weights_network *s, struct infer_error *err)
 {
-    int rc;
+    const char *name = r->weights.arch;
+    const struct arch_row *row;
+    int rc = INFER_OK;
 
-    if (r->weights.arch == NULL)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "%s: holds %zu tensor%s but no network: name its "
-                         "architecture with --arch (see --list-archs)",
-                         r->in, s->import.dict.count,
-                         s->import.dict.count == 1 ? "" : "s");
-    rc = arch_open(r->weights.arch, &s->import.dict, err, &s->graph);
+    if (name == NULL) {
+        char *detail = s->import.detail;
+        const size_t used = strlen(detail);
+
+        rc = arch_recognise(&s->import.dict, err, &row);
+        if (rc == INFER_OK) {
+            name = row->name;
+            snprintf(detail + used, sizeof(s->import.detail) - used,
+                     "%s%s fits", used > 0 ? ", " : "", name);
+        }
+    }
+    if (rc == INFER_OK)
+        rc = arch_open(name, &s->import.dict, err, &s->graph);
     if (rc == INFER_OK)
         rc = weights_bind(s->graph, &s->import.dict, &r->weights, err);
     if (rc < 0)
@@ -503,6 +514,11 @@ int wconv_convert(int argc, char **argv)
         code = CLI_USAGE;
     } else {
         r.in = argv[0];
+        if (r.verify_reference != NULL &&
+            strcmp(r.verify_reference, "reference") == 0) {
+            r.verify_reference = NULL;
+            r.verify_on_reference = true;
+        }
         cli_progress(&cli, "read", 0, STAGES);
         rc = load(&r, &subject, &err);
         if (rc == INFER_OK)

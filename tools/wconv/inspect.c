@@ -146,6 +146,8 @@ static void print_summary(const struct weights_network *s)
 {
     const struct graph *g = s->graph;
     size_t weights = 0, tensors = s->import.dict.count, i;
+    const struct arch_row *row;
+    struct infer_error err;
     char text[32];
     int v;
 
@@ -174,6 +176,8 @@ static void print_summary(const struct weights_network *s)
     }
     printf("%-8s %zu tensors, %s\n", "weights", tensors,
            cli_bytes((double)weights, text, sizeof(text)));
+    if (g == NULL && arch_recognise(&s->import.dict, &err, &row) == INFER_OK)
+        printf("%-8s %s: %s\n", "fits", row->name, row->description);
 }
 
 /* JSON of bare weights. */

@@ -14,15 +14,39 @@
 #include "tools/array.h"
 #include "tools/difference.h"
 
-/* Free dimensions are verified at this size (batch) or extent (space). */
-#define FREE_BATCH  2
-#define FREE_EXTENT 64
+/* Free dimensions are verified at this size (batch) or extent (space).  The
+ * extent is halved, down to LEAST_EXTENT, until the input has no more than
+ * MOST_ELEMENTS: a few seconds for a classifier (two pictures of 224x224 have a
+ * third of that). */
+#define FREE_BATCH    2
+#define FREE_EXTENT   64
+#define LEAST_EXTENT  8
+#define MOST_ELEMENTS ((double)(1 << 20))
+
+/* The shape of an input with its free dimensions set to `extent`.  Returns the
+ * number of elements. */
+static double fix_shape(const struct graph_value *v, int64_t extent,
+                        struct infer_array *a)
+{
+    double elements = 1;
+
+    a->rank = v->rank;
+    for (int k = 0; k < v->rank; k++) {
+        a->dim[k] = v->dim[k] >= 0 ? v->dim[k]
+                    : k == 0       ? FREE_BATCH
+                    : k == 1       ? 3
+                                   : extent;
+        elements *= (double)a->dim[k];
+    }
+    return elements;
+}
 
 /* Random inputs: values in [-1, 1), or small counts for integer inputs. */
 static int random_inputs(const struct graph *g, uint64_t seed,
                          struct arrays *in, struct infer_error *err)
 {
-    int i, k, rc;
+    int64_t extent;
+    int i, rc;
 
     for (i = 0; i < g->n_inputs; i++) {
         const struct graph_value *v = &g->value[g->input[i]];
@@ -36,12 +60,10 @@ static int random_inputs(const struct graph *g, uint64_t seed,
         memset(a, 0, sizeof(*a));
         a->name = v->name;
         a->dtype = scalar_is_integer(v->dtype) ? v->dtype : INFER_F32;
-        a->rank = v->rank;
-        for (k = 0; k < v->rank; k++)
-            a->dim[k] = v->dim[k] >= 0 ? v->dim[k]
-                        : k == 0       ? FREE_BATCH
-                        : k == 1       ? 3
-                                       : FREE_EXTENT;
+        for (extent = FREE_EXTENT;
+             fix_shape(v, extent, a) > MOST_ELEMENTS && extent > LEAST_EXTENT;
+             extent /= 2)
+            continue;
         rc = array_alloc("input", a->name, a, err);
         if (rc < 0)
             return rc;
@@ -81,9 +103,10 @@ static int recorded_inputs(const struct graph *g,
     return INFER_OK;
 }
 
-/* Runs a copy of the graph on the reference backend. */
-static int run_graph(const struct graph *g, const struct arrays *in,
-                     struct arrays *out, struct infer_error *err)
+/* Runs a copy of the graph on a backend of the CPU. */
+static int run_graph(const struct graph *g, enum infer_backend backend,
+                     const struct arrays *in, struct arrays *out,
+                     struct infer_error *err)
 {
     struct infer_session_options options;
     struct infer_session *session = NULL;
@@ -94,7 +117,7 @@ static int run_graph(const struct graph *g, const struct arrays *in,
     if (copy == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
     infer_session_options_init(&options);
-    options.backend = INFER_BACKEND_REF;
+    options.backend = backend;
     rc = model_from_graph(copy, err, &model);
     if (rc == INFER_OK)
         rc = infer_session_create(model, &options, err, &session);
@@ -168,15 +191,15 @@ static int judge(const struct wconv_request *r,
 
 static int against_original(const struct graph *converted,
                             const struct graph *original,
-                            const struct arrays *in,
+                            enum infer_backend backend, const struct arrays *in,
                             struct wconv_verdict *verdict,
                             struct infer_error *err)
 {
     struct arrays a = {0}, b = {0};
-    int i, rc = run_graph(converted, in, &a, err);
+    int i, rc = run_graph(converted, backend, in, &a, err);
 
     if (rc == INFER_OK)
-        rc = run_graph(original, in, &b, err);
+        rc = run_graph(original, backend, in, &b, err);
     for (i = 0; rc == INFER_OK && i < a.count; i++)
         if (!compare(&a.item[i], b.item[i].dtype, b.item[i].data,
                      b.item[i].bytes / infer_dtype_size(b.item[i].dtype),
@@ -190,12 +213,12 @@ static int against_original(const struct graph *converted,
 
 static int against_recorded(const struct graph *converted,
                             const struct weights_dict *recorded,
-                            const struct arrays *in,
+                            enum infer_backend backend, const struct arrays *in,
                             struct wconv_verdict *verdict,
                             struct infer_error *err)
 {
     struct arrays a = {0};
-    int i, rc = run_graph(converted, in, &a, err);
+    int i, rc = run_graph(converted, backend, in, &a, err);
 
     for (i = 0; rc == INFER_OK && i < a.count; i++) {
         const struct constant *c = weights_dict_find(recorded, a.item[i].name);
@@ -231,7 +254,8 @@ static int with_recorded(const struct graph *converted, const char *path,
         return rc;
     rc = recorded_inputs(converted, &recorded.dict, &in, err);
     if (rc == INFER_OK)
-        rc = against_recorded(converted, &recorded.dict, &in, verdict, err);
+        rc = against_recorded(converted, &recorded.dict, INFER_BACKEND_AUTO,
+                              &in, verdict, err);
     if (rc < 0)
         error_prefix(err, "%s", path);
     arrays_clear(&in);
@@ -240,14 +264,15 @@ static int with_recorded(const struct graph *converted, const char *path,
 }
 
 static int with_random(const struct graph *converted,
-                       const struct graph *original, uint64_t seed,
-                       struct wconv_verdict *verdict, struct infer_error *err)
+                       const struct graph *original, enum infer_backend backend,
+                       uint64_t seed, struct wconv_verdict *verdict,
+                       struct infer_error *err)
 {
     struct arrays in = {0};
     int rc = random_inputs(converted, seed, &in, err);
 
     if (rc == INFER_OK)
-        rc = against_original(converted, original, &in, verdict, err);
+        rc = against_original(converted, original, backend, &in, verdict, err);
     arrays_clear(&in);
     return rc;
 }
@@ -266,7 +291,10 @@ int wconv_verify(const struct graph *converted, const struct graph *original,
     if (original == NULL)
         rc = with_recorded(converted, request->verify_reference, &verdict, err);
     else
-        rc = with_random(converted, original, cli->seed, &verdict, err);
+        rc = with_random(converted, original,
+                         request->verify_on_reference ? INFER_BACKEND_REF
+                                                      : INFER_BACKEND_AUTO,
+                         cli->seed, &verdict, err);
     if (rc == INFER_OK)
         rc = judge(request, &verdict, err);
     if (rc == INFER_OK)

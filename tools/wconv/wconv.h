@@ -43,6 +43,7 @@ struct wconv_request {
     const char *name;
     bool verify;
     const char *verify_reference; /* .npz, or NULL: against the graph as read */
+    bool verify_on_reference;     /* both sides run on the reference */
     bool tolerance;               /* one of these was given */
     double atol, rtol;
 };

@@ -229,6 +229,53 @@ TEST(squeezed_shapes)
     graph_free(g);
 }
 
+static int recognise(const char *arch, const char *prefix, const char *change,
+                     struct infer_error *err, const struct arch_row **row)
+{
+    struct graph *g = build(arch, NULL);
+    const int64_t wrong[2] = {3, 1};
+    struct weights_dict dict;
+    int rc;
+
+    fill(g, prefix, &dict);
+    for (size_t i = 0; change && i < dict.count; i++)
+        if (strcmp(dict.entry[i].name, change) == 0) {
+            constant_unref(dict.entry[i].value);
+            dict.entry[i].value = tensor(2, wrong);
+        }
+    rc = arch_recognise(&dict, err, row);
+    weights_dict_clear(&dict);
+    graph_free(g);
+    return rc;
+}
+
+/* Every built-in is found by its own tensors, except for those that differ by
+ * no tensor; a fault is named, with the nearest architecture. */
+TEST(recognised)
+{
+    const struct arch_row *row = NULL;
+    struct infer_error err;
+
+    for (size_t i = 0; i < arch_count(); i++) {
+        const char *name = arch_at(i)->name;
+        const int rc = recognise(name, "module.", NULL, &err, &row);
+
+        if (strncmp(name, "googlenet", 9) == 0) {
+            assert_int_equal(rc, INFER_EUNSUPPORTED);
+            assert_non_null(strstr(err.text, "googlenet-published: "));
+            continue;
+        }
+        if (rc < 0)
+            fail_msg("%s: %s", name, err.text);
+        assert_string_equal(row->name, name);
+    }
+    assert_int_equal(
+        recognise("resnet20-cifar", "", "layer2.1.conv1.weight", &err, &row),
+        INFER_EUNSUPPORTED);
+    assert_non_null(strstr(err.text, "resnet20-cifar: "));
+    assert_non_null(strstr(err.text, "'layer2.1.conv1.weight' is 3x1"));
+}
+
 /* What only training needs is noted as stripped, not refused. */
 TEST(training_state)
 {
@@ -316,6 +363,7 @@ int main(void)
         cmocka_unit_test(class_count),
         cmocka_unit_test(every_fault),
         cmocka_unit_test(squeezed_shapes),
+        cmocka_unit_test(recognised),
         cmocka_unit_test(training_state),
         cmocka_unit_test(old_densenet_names),
         cmocka_unit_test(folding_in_place),
