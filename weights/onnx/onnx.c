@@ -563,6 +563,7 @@ static int file_nodes(struct onnx_import *im)
         if (onnx_end_node(im, rc, &fault, label, &result) < 0)
             return INFER_EMEMORY;
     }
+    im->node = NULL;
     return result;
 }
 

@@ -256,6 +256,14 @@ int onnx_emit_cast(struct onnx_import *im, enum infer_dtype to, int in, int out,
 /* squeeze, unsqueeze, transpose, tile, ...: operations of struct graph_dims. */
 int onnx_emit_dims(struct onnx_import *im, enum graph_op op, int in, int n,
                    const int64_t *dim, int out, int *value);
+/* An expansion of a value to n sizes, which may be free. */
+int onnx_emit_expand(struct onnx_import *im, int in,
+                     int64_t (*want)[INFER_MAX_RANK], int n, int out,
+                     int *value);
+/* A small tensor of free sizes whose elements repeat along them, as a value of
+ * the graph: a constant, expanded.  *value is -1 where it is none. */
+int onnx_expand_small(struct onnx_import *im,
+                      const struct onnx_small *const *small, int *value);
 /* A constant of the graph; takes over the reference (released on failure).
  * NULL here and in onnx_set_constant() is EMEMORY. */
 int onnx_add_constant(struct onnx_import *im, struct constant *c, int *value);

@@ -460,42 +460,43 @@ int onnx_import_gather(struct onnx_import *im)
 
 /* ---- Expand and Tile ----------------------------------------------- */
 
-/* One target size: where it follows the input it is stated as 1. */
-static int expand_size(struct onnx_import *im, int64_t (*want)[INFER_MAX_RANK],
-                       int n, int i, int64_t *out)
-{
-    bool fixed = true, own = true;
-    struct graph_type t;
-    int p, at;
-
-    for (p = 0; p < im->probes; p++) {
-        if (onnx_input_type(im, 0, p, &t) < 0)
-            return im->rc;
-        at = i - (n - t.rank);
-        fixed &= want[p][i] == want[0][i];
-        own &= at >= 0 && t.dim[at] == want[p][i];
-        if (want[p][i] < 0 || want[p][i] > INT64_MAX / 2)
-            return onnx_fail(im, INFER_EFORMAT, "size %lld",
-                             (long long)want[p][i]);
-    }
-    if (!fixed && !own)
-        return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "an expansion to the size of the batch");
-    *out = own ? 1 : want[0][i];
-    return 0;
-}
-
 int onnx_import_expand(struct onnx_import *im)
 {
-    int64_t want[ONNX_PROBES][INFER_MAX_RANK], dim[INFER_MAX_RANK];
-    int in, i, n = 0;
+    int64_t want[ONNX_PROBES][INFER_MAX_RANK];
+    int in, n = 0;
 
     onnx_arity(im, 2, 2);
     onnx_input_lists(im, 1, "the shape", want, &n);
-    for (i = 0; i < n; i++)
-        expand_size(im, want, n, i, &dim[i]);
     onnx_input(im, 0, &in);
-    return onnx_emit_dims(im, GRAPH_EXPAND, in, n, dim, 0, NULL);
+    return onnx_emit_expand(im, in, want, n, 0, NULL);
+}
+
+/* Repeats that follow a free size expand a dimension of one element, which is
+ * the same; *done is set where that is all that they do. */
+static int tile_free(struct onnx_import *im, bool *done)
+{
+    int64_t repeat[ONNX_PROBES][INFER_MAX_RANK];
+    int64_t want[ONNX_PROBES][INFER_MAX_RANK];
+    const struct onnx_small *const *small;
+    bool single = true;
+    int in, n = -1;
+
+    *done = false;
+    if (onnx_input_small(im, 1, &small) < 0 || !small ||
+        onnx_small_is_fixed(im, small))
+        return im->rc;
+    onnx_input_lists(im, 1, "repeats", repeat, &n);
+    if (onnx_input(im, 0, &in) < 0 || n != im->type[in][0].rank)
+        return im->rc;
+    for (int i = 0; i < n; i++)
+        for (int p = 0; p < im->probes; p++) {
+            const int64_t d = im->type[in][p].dim[i];
+
+            single = single && (d == 1 || repeat[p][i] == 1);
+            want[p][i] = d == 1 ? repeat[p][i] : d;
+        }
+    *done = single;
+    return single ? onnx_emit_expand(im, in, want, n, 0, NULL) : im->rc;
 }
 
 /* Repeats: one for each dimension; before opset 6 a number and an axis. */
@@ -504,9 +505,12 @@ int onnx_import_tile(struct onnx_import *im)
     int64_t repeat[INFER_MAX_RANK], dim[INFER_MAX_RANK];
     struct graph_type t;
     int in, i, n = -1, n_axis = -1;
+    bool done = false;
 
     onnx_arity(im, im->opset < 6 ? 3 : 2, im->opset < 6 ? 3 : 2);
     onnx_input_type(im, 0, 0, &t);
+    if (im->opset >= 6 && (tile_free(im, &done) < 0 || done))
+        return im->rc;
     if (onnx_input_ints(im, 1, "repeats", INFER_MAX_RANK, repeat, &n) < 0)
         return im->rc;
     if (im->opset < 6) {

@@ -227,6 +227,18 @@ int onnx_value_graph(struct onnx_import *im, int value, int *out)
         onnx_name(im, v->name, &name) < 0)
         return im->rc;
     if (v->graph < 0) {
+        if (v->state == ONNX_SMALL && !v->constant && im->node) {
+            int expanded;
+
+            if (onnx_expand_small(im, v->small, &expanded) < 0)
+                return im->rc;
+            v = &im->value[value];
+            v->graph = expanded;
+            if (expanded >= 0) {
+                *out = expanded;
+                return 0;
+            }
+        }
         if (v->state == ONNX_SMALL && !v->constant)
             return onnx_fail(im, INFER_EUNSUPPORTED,
                              "'%s' depends on the batch and is used as data",

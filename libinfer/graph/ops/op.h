@@ -62,6 +62,7 @@ bool op_separable_axes(const struct graph_separable_args *args, const int *axis,
 bool op_axis_separable(const struct graph_separable_args *args);
 bool op_cumulate_separable(const struct graph_separable_args *args);
 bool op_elements_separable(const struct graph_separable_args *args);
+bool op_expand_separable(const struct graph_separable_args *args);
 bool op_gather_separable(const struct graph_separable_args *args);
 bool op_layer_norm_separable(const struct graph_separable_args *args);
 bool op_matmul_separable(const struct graph_separable_args *args);

@@ -232,6 +232,32 @@ bool op_transpose_separable(const struct graph_separable_args *args)
 
 /* ---- expand and tile ----------------------------------------------- */
 
+/* Dimension k of input 1, -1 where it is not known. */
+static int size_like(const struct graph_shape_args *args, int k, int64_t *out,
+                     struct infer_error *err)
+{
+    *out = -1;
+    if (!op_has(args, 1))
+        return error_set(err, INFER_EFORMAT,
+                         "a size of a tensor that is "
+                         "missing");
+    if (args->in[1].rank < 0)
+        return INFER_OK;
+    if (k >= args->in[1].rank)
+        return error_set(err, INFER_EFORMAT,
+                         "dimension %d of a tensor of rank %d", k,
+                         args->in[1].rank);
+    *out = args->in[1].dim[k];
+    return INFER_OK;
+}
+
+/* The sizes decide, and input 1 gives nothing but those. */
+bool op_expand_separable(const struct graph_separable_args *args)
+{
+    (void)args;
+    return true;
+}
+
 int op_expand_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_dims *dims = &args->attr->dims;
@@ -240,11 +266,17 @@ int op_expand_shape(struct graph_shape_args *args, struct infer_error *err)
     int i;
 
     for (i = 0; i < dims->n; i++) {
-        int rc = op_need_range("size", dims->dim[i], -1, OP_MAX_COUNT, err);
+        int rc = op_need_range("size", dims->dim[i],
+                               GRAPH_EXPAND_LIKE(INFER_MAX_RANK - 1),
+                               OP_MAX_COUNT, err);
 
+        if (rc == 0 && dims->dim[i] <= GRAPH_EXPAND_LIKE(0))
+            rc = size_like(args, (int)(GRAPH_EXPAND_LIKE(0) - dims->dim[i]),
+                           &target.dim[i], err);
+        else
+            target.dim[i] = dims->dim[i] == -1 ? 1 : dims->dim[i];
         if (rc < 0)
             return rc;
-        target.dim[i] = dims->dim[i] == -1 ? 1 : dims->dim[i];
     }
     args->out[0].dtype = x->dtype;
     return op_broadcast(x, &target, &args->out[0], err);

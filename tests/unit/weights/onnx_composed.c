@@ -254,6 +254,66 @@ TEST(test_attention_refused)
              INFER_EFORMAT, "2 heads of queries for 3");
 }
 
+/* ---- free sizes ---------------------------------------------------- */
+
+/* A token for each picture of a free batch, large enough not to be folded or
+ * folded at every probe; beside it a mask of ones, summed. */
+static struct pb_message token_model(int64_t width)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+    float *token = calloc((size_t)width, sizeof(*token));
+
+    assert_non_null(token);
+    for (int64_t i = 0; i < width; i++)
+        token[i] = (float)i;
+    graph_input(&m, "x", DIMS(-1, 1));
+    graph_output(&m, "y");
+    graph_floats(&m, "token", DIMS(1, width), token);
+    graph_ints(&m, "first", DIMS(1), INTS(0));
+    graph_ints(&m, "width", DIMS(1), INTS(width));
+    graph_node(&m, "Shape", "x", "s", NULL);
+    graph_node(&m, "Gather", "s first", "n", NULL);
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Concat", "n width", "shape", &a);
+    graph_node(&m, "Expand", "token shape", "e", NULL);
+    attr_int(&a, "axis", 1);
+    graph_node(&m, "Concat", "x e", "y", &a);
+    free(token);
+    return m;
+}
+
+TEST(test_expand_to_batch)
+{
+    struct pb_message m = token_model(2);
+    struct graph *g;
+
+    must_give(&m, 13, DIMS(3, 1), FLOATS(7, 8, 9),
+              FLOATS(7, 0, 1, 8, 0, 1, 9, 0, 1), 9);
+    m = token_model(10000);
+    g = must_read(model_of(&m, 13));
+    assert_output(g, 0, DIMS(-1, 10001));
+    graph_free(g);
+}
+
+/* Repeats by the batch are an expansion where there is one element. */
+TEST(test_tile_by_batch)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+
+    graph_input(&m, "x", DIMS(-1, 1));
+    graph_output(&m, "y");
+    graph_floats(&m, "t", DIMS(1, 2), FLOATS(3, 4));
+    graph_ints(&m, "first", DIMS(1), INTS(0));
+    graph_ints(&m, "one", DIMS(1), INTS(1));
+    graph_node(&m, "Shape", "x", "s", NULL);
+    graph_node(&m, "Gather", "s first", "n", NULL);
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Concat", "n one", "r", &a);
+    graph_node(&m, "Tile", "t r", "e", NULL);
+    graph_node(&m, "Add", "x e", "y", NULL);
+    must_give(&m, 13, DIMS(2, 1), FLOATS(1, 10), FLOATS(4, 5, 13, 14), 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +329,8 @@ int main(void)
         cmocka_unit_test(test_rnn_refused),
         cmocka_unit_test(test_grid_sample),
         cmocka_unit_test(test_attention_refused),
+        cmocka_unit_test(test_expand_to_batch),
+        cmocka_unit_test(test_tile_by_batch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
