@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ONNX GatherND, GatherElements, ScatterND, ScatterElements, Trilu, EyeLike.
+ * ONNX GatherND, GatherElements, ScatterND and ScatterElements of constant
+ * indices, Trilu, EyeLike.
  *
- * Their indices are constants in convolutional networks: masks of shifted
+ * Such indices are usual in convolutional networks: masks of shifted
  * windows, position codes, pools to sizes that do not divide.  A gather over
  * several dimensions is then a gather from the flattened tensor, and a scatter
  * is a gather from the tensor and its updates, one behind the other.
@@ -178,7 +179,7 @@ static struct constant *tuple_rows(struct onnx_import *im,
     return rows;
 }
 
-int onnx_import_gather_nd(struct onnx_import *im)
+int onnx_constant_gather_nd(struct onnx_import *im)
 {
     int64_t batch = 0, dim[INFER_MAX_RANK], flat[INFER_MAX_RANK];
     const struct constant *c;
@@ -249,7 +250,7 @@ static int read_elements(struct onnx_import *im, struct elements *e)
     return im->rc;
 }
 
-int onnx_import_gather_elements(struct onnx_import *im)
+int onnx_constant_gather_elements(struct onnx_import *im)
 {
     const int64_t all = -1;
     struct constant *rows;
@@ -329,7 +330,7 @@ static int end_scatter(struct onnx_import *im, const struct scatter *s)
     return reshaped(im, value, s->t->rank, s->t->dim, 0, NULL);
 }
 
-int onnx_import_scatter_nd(struct onnx_import *im)
+int onnx_constant_scatter_nd(struct onnx_import *im)
 {
     const struct constant *c;
     struct graph_type t;
@@ -357,7 +358,7 @@ int onnx_import_scatter_nd(struct onnx_import *im)
     return end_scatter(im, &s);
 }
 
-int onnx_import_scatter_elements(struct onnx_import *im)
+int onnx_constant_scatter_elements(struct onnx_import *im)
 {
     struct elements e;
     struct scatter s;

@@ -316,6 +316,14 @@ struct constant *onnx_small_to_constant(const struct onnx_small *s);
 int onnx_small_new(struct onnx_import *im, enum infer_dtype dtype, int rank,
                    const int64_t *dim, struct onnx_small **out);
 
+/* ---- indices that are constant ------------------------------------- */
+
+/* The operators of these names where the indices are constant and the shapes
+ * fixed: a gather from the flattened tensor.  ScatterND and ScatterElements
+ * without a reduction. */
+onnx_op_fn onnx_constant_gather_nd, onnx_constant_gather_elements;
+onnx_op_fn onnx_constant_scatter_nd, onnx_constant_scatter_elements;
+
 /* ---- the functions of the table ------------------------------------ */
 
 #define ONNX_OP(name, since, until, function, param) onnx_op_fn function;

@@ -254,6 +254,82 @@ TEST(test_attention_refused)
              INFER_EFORMAT, "2 heads of queries for 3");
 }
 
+/* ---- indices, boxes, windows --------------------------------------- */
+
+/* Indices that are the input itself, as integers; the batch is free. */
+TEST(test_computed_indices)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+
+    graph_input(&m, "x", DIMS(-1, 3));
+    graph_output(&m, "y");
+    attr_int(&a, "to", ONNX_INT64);
+    graph_node(&m, "Cast", "x", "i", &a);
+    attr_int(&a, "axis", 1);
+    graph_node(&m, "GatherElements", "x i", "g", &a);
+    attr_int(&a, "axis", 1);
+    attr_text(&a, "reduction", "add");
+    graph_node(&m, "ScatterElements", "x i g", "y", &a);
+    must_give(&m, 18, DIMS(2, 3), FLOATS(2, 0, 1, 0, 0, 0),
+              FLOATS(4, 0, 2, 0, 0, 0), 6);
+}
+
+/* Tuples (row, column), of which one is negative. */
+TEST(test_computed_tuples)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+
+    graph_input(&m, "x", DIMS(2, 2));
+    graph_output(&m, "y");
+    graph_floats(&m, "data", DIMS(2, 2), FLOATS(1, 2, 3, 4));
+    attr_int(&a, "to", ONNX_INT64);
+    graph_node(&m, "Cast", "x", "i", &a);
+    graph_node(&m, "GatherND", "data i", "g", NULL);
+    attr_text(&a, "reduction", "mul");
+    graph_node(&m, "ScatterND", "data i g", "y", &a);
+    must_give(&m, 18, DIMS(2, 2), FLOATS(0, 1, -1, 0), FLOATS(1, 4, 9, 4), 4);
+}
+
+/* Of boxes that are computed the result has room for the most; -1 fills it. */
+TEST(test_nms_room)
+{
+    struct pb_message m = EMPTY;
+    struct graph *g;
+
+    graph_input(&m, "boxes", DIMS(1, 6, 4));
+    graph_input(&m, "scores", DIMS(1, 2, 6));
+    graph_info(&m, 12, "y", ONNX_INT64, 0, NULL);
+    graph_ints(&m, "most", 0, NULL, INTS(4));
+    graph_node(&m, "NonMaxSuppression", "boxes scores most", "y", NULL);
+    g = must_read(model_of(&m, 11));
+    assert_output(g, 0, DIMS(8, 3));
+    graph_free(g);
+}
+
+TEST(test_windows_refused)
+{
+    struct pb_message a = EMPTY, m;
+
+    attr_int(&a, "ceil_mode", 1);
+    attr_ints(&a, "kernel_shape", 2, INTS(2, 2));
+    must_not(one_node("LpPool", "x", DIMS(1, 1, 4, 4), &a), 18,
+             INFER_EUNSUPPORTED, "ceil_mode");
+    m = one_node("Col2Im", "x i w", DIMS(1, 5, 5), NULL);
+    graph_ints(&m, "i", DIMS(2), INTS(5, 5));
+    graph_ints(&m, "w", DIMS(2), INTS(1, 3));
+    must_not(m, 18, INFER_EFORMAT, "columns of 3");
+    m = one_node("Col2Im", "x i w", DIMS(1, 5, 5), NULL);
+    graph_ints(&m, "i", DIMS(2), INTS(5, 5));
+    graph_ints(&m, "w", DIMS(2), INTS(1, 9));
+    must_not(m, 18, INFER_EFORMAT, "windows of 9 in 5");
+    m = one_node("RoiAlign", "x r b", DIMS(1, 1, 4, 4), NULL);
+    graph_floats(&m, "r", DIMS(1, 4), FLOATS(0, 0, 1, 1));
+    graph_ints(&m, "b", DIMS(1), INTS(0));
+    must_not(m, 16, INFER_EUNSUPPORTED, "sampling_ratio 0");
+    must_not(one_node("NonZero", "x", DIMS(2), NULL), 13, INFER_EUNSUPPORTED,
+             "nobody knows");
+}
+
 /* ---- free sizes ---------------------------------------------------- */
 
 /* A token for each picture of a free batch, large enough not to be folded or
@@ -329,6 +405,10 @@ int main(void)
         cmocka_unit_test(test_rnn_refused),
         cmocka_unit_test(test_grid_sample),
         cmocka_unit_test(test_attention_refused),
+        cmocka_unit_test(test_computed_indices),
+        cmocka_unit_test(test_computed_tuples),
+        cmocka_unit_test(test_nms_room),
+        cmocka_unit_test(test_windows_refused),
         cmocka_unit_test(test_expand_to_batch),
         cmocka_unit_test(test_tile_by_batch),
     };

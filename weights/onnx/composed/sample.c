@@ -5,7 +5,8 @@
  *
  * A picture N,C,H,W is seen as N,C,H W.  Each point is a weighted sum of pixels
  * around it: of every tap, its index in the picture and its weight are computed
- * from the coordinates, and the pixels are gathered by that index.
+ * from the coordinates, and the pixels are gathered by that index.  RoiAlign,
+ * whose boxes name their picture, reads rows N H W,C.
  */
 #include <string.h>
 
@@ -159,8 +160,9 @@ typedef int read_fn(struct onnx_import *im, const void *context, int index);
 /* A weight of the coordinates' shape, in that of what is read. */
 typedef int weigh_fn(struct onnx_import *im, int weight);
 
-static int sum_of_taps(struct onnx_import *im, const struct sampling *s,
-                       read_fn *read, const void *context, weigh_fn *weigh)
+static int join_taps(struct onnx_import *im, const struct sampling *s,
+                     enum kern_binary_kind kind, read_fn *read,
+                     const void *context, weigh_fn *weigh)
 {
     int n = 1, y = -1;
 
@@ -172,7 +174,7 @@ static int sum_of_taps(struct onnx_import *im, const struct sampling *s,
 
         if (t.weight >= 0)
             v = compose_binary(im, KERN_MUL, v, weigh(im, t.weight));
-        y = i == 0 ? v : compose_binary(im, KERN_ADD, y, v);
+        y = i == 0 ? v : compose_binary(im, kind, y, v);
     }
     return y;
 }
@@ -283,7 +285,7 @@ int onnx_import_grid_sample(struct onnx_import *im)
     grid = compose_reshape(im, grid, 3, points);
     for (int d = 0; d < s.axes; d++)
         make_taps(im, &s, d, bound(im, &s, d, coordinate(im, &s, grid, d)));
-    y = sum_of_taps(im, &s, read_planes, &p, weigh_planes);
+    y = join_taps(im, &s, KERN_ADD, read_planes, &p, weigh_planes);
     return compose_output(im, 0, compose_reshape(im, y, 2 + s.axes, out));
 }
 
@@ -361,4 +363,261 @@ int onnx_import_affine_grid(struct onnx_import *im)
     out[1 + axes] = axes;
     y = compose_matmul(im, base_grid(im, axes, out + 1, align), theta, true, 1);
     return compose_output(im, 0, compose_reshape(im, y, 2 + axes, out));
+}
+
+/* ---- RoiAlign ------------------------------------------------------ */
+
+struct roi {
+    int64_t size[2]; /* of the result: height, width */
+    int64_t ratio;   /* samples a bin and axis */
+    double scale, offset;
+    bool max;
+    int boxes; /* R,4: x, y, x, y */
+};
+
+/* Pixels of rows M,C at indices R,h,w of pictures that begin at `base`. */
+struct rows {
+    int x, base;
+};
+
+static int read_rows(struct onnx_import *im, const void *context, int index)
+{
+    const struct rows *r = context;
+
+    return compose_gather(im, r->x,
+                          compose_binary(im, KERN_ADD, index, r->base), 0);
+}
+
+static int weigh_rows(struct onnx_import *im, int weight)
+{
+    return compose_unsqueeze(im, weight, 3);
+}
+
+static int read_roi(struct onnx_import *im, struct roi *r)
+{
+    static const char *const modes[] = {"avg", "max", NULL};
+    static const char *const ways[] = {"half_pixel", "output_half_pixel", NULL};
+    int mode = 0, way = im->opset < 16 ? 1 : 0;
+    float scale = 1;
+
+    r->size[0] = r->size[1] = 1;
+    onnx_word(im, "mode", modes, &mode);
+    onnx_word(im, "coordinate_transformation_mode", ways, &way);
+    onnx_int(im, "output_height", 1, 1 << 16, &r->size[0]);
+    onnx_int(im, "output_width", 1, 1 << 16, &r->size[1]);
+    onnx_int(im, "sampling_ratio", 0, 1 << 10, &r->ratio);
+    onnx_float(im, "spatial_scale", &scale);
+    r->scale = (double)scale;
+    r->offset = way == 0 ? 0.5 : 0;
+    r->max = mode == 1;
+    if (im->rc == 0 && r->ratio == 0)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "sampling_ratio 0: a number of samples that depends "
+                         "on the data");
+    return im->rc;
+}
+
+/* Coordinates R,samples of an axis: from + (k + 1/2) / ratio bins. */
+static int roi_points(struct onnx_import *im, const struct roi *r, int axis)
+{
+    const int64_t n = r->size[axis] * r->ratio, dim[2] = {1, n};
+    const int at = axis == 0 ? 1 : 0;
+    int from = compose_linear(im, r->scale, -r->offset,
+                              compose_slice(im, r->boxes, 1, at, at + 1, 1));
+    int to = compose_linear(im, r->scale, -r->offset,
+                            compose_slice(im, r->boxes, 1, at + 2, at + 3, 1));
+    float *data;
+    const int step = compose_floats(im, 2, dim, &data);
+
+    for (int64_t k = 0; step >= 0 && k < n; k++)
+        data[k] = (float)(((double)k + 0.5) / (double)n);
+    to = compose_binary(im, KERN_SUB, to, from);
+    if (r->offset == 0) /* boxes are one pixel at least */
+        to = compose_binary(im, KERN_MAX, to, compose_number(im, INFER_F32, 1));
+    return compose_binary(im, KERN_ADD, from,
+                          compose_binary(im, KERN_MUL, to, step));
+}
+
+/* Taps of the axis, in its place among R,height,width; points more than a pixel
+ * outside weigh nothing. */
+static void roi_taps(struct onnx_import *im, const struct roi *r,
+                     struct sampling *s, int axis)
+{
+    const int points = roi_points(im, r, axis), place = axis == 0 ? 2 : 1;
+    const int in = inside(im, points, -1, (double)s->extent[axis]);
+
+    make_taps(im, s, axis,
+              compose_clip(im, 0, (double)s->extent[axis] - 1, points));
+    for (int k = 0; k < 2; k++) {
+        struct tap *t = &s->tap[axis][k];
+
+        t->at = compose_unsqueeze(im, t->at, place);
+        t->weight = compose_unsqueeze(
+            im, compose_binary(im, KERN_MUL, t->weight, in), place);
+    }
+}
+
+int onnx_import_roi_align(struct onnx_import *im)
+{
+    static const int64_t last[4] = {0, 2, 3, 1}, first[4] = {0, 3, 1, 2};
+    struct sampling s = {.mode = SAMPLE_LINEAR, .border = BORDER_EDGE};
+    int64_t flat[2] = {-1, 0}, bins[6] = {0}, out[4] = {0};
+    struct roi r = {.ratio = 0};
+    struct rows rows;
+    int x, y;
+
+    onnx_arity(im, 3, 3);
+    read_roi(im, &r);
+    x = compose_input(im, 0);
+    r.boxes = compose_input(im, 1);
+    compose_need_rank(im, x, 4, 4);
+    compose_need_rank(im, r.boxes, 2, 2);
+    flatten(im, &s, x);
+    flat[1] = compose_dim(im, x, 1);
+    rows.x = compose_reshape(im, compose_transpose(im, x, 4, last), 2, flat);
+    rows.base = compose_binary(
+        im, KERN_MUL, compose_cast(im, INFER_I64, compose_input(im, 2)),
+        compose_integer(im, INFER_I64, s.extent[0] * s.extent[1]));
+    rows.base = compose_reshape(im, rows.base, 3, (const int64_t[]){-1, 1, 1});
+    for (int d = 0; d < 2; d++) {
+        roi_taps(im, &r, &s, d);
+        bins[1 + 2 * d] = r.size[d];
+        bins[2 + 2 * d] = r.ratio;
+        out[1 + d] = r.size[d];
+    }
+    bins[5] = out[3] = flat[1];
+    y = join_taps(im, &s, r.max ? KERN_MAX : KERN_ADD, read_rows, &rows,
+                  weigh_rows);
+    y = compose_reshape(im, y, 6, bins);
+    for (int d = 2; d <= 4; d += 2)
+        y = compose_reduce(im, r.max ? KERN_REDUCE_MAX : KERN_REDUCE_MEAN, y,
+                           d);
+    y = compose_reshape(im, y, 4, out);
+    return compose_output(im, 0, compose_transpose(im, y, 4, first));
+}
+
+/* ---- DeformConv ---------------------------------------------------- */
+
+struct deform {
+    struct graph_conv conv;
+    int64_t groups, window[2], out[2], channels; /* channels of a group */
+    int x;                                       /* N,groups,channels,H W */
+};
+
+static int read_deform(struct onnx_import *im, const void *context, int index)
+{
+    const struct deform *d = context;
+    const int64_t dim[4] = {1, 1, d->channels, 1};
+
+    index = compose_expand(im, compose_unsqueeze(im, index, 2), 4, dim);
+    return compose_gather_elements(im, d->x, index, 3);
+}
+
+static int weigh_deform(struct onnx_import *im, int weight)
+{
+    return compose_unsqueeze(im, weight, 2);
+}
+
+/* Where the window's elements lie without their offsets: 1,1,window out. */
+static int deform_base(struct onnx_import *im, const struct deform *d, int axis)
+{
+    const int64_t window = d->window[0] * d->window[1];
+    const int64_t out = d->out[0] * d->out[1];
+    const int64_t dim[3] = {1, 1, window * out};
+    const struct kern_conv *c = &d->conv.conv;
+    float *data;
+    const int value = compose_floats(im, 3, dim, &data);
+
+    for (int64_t i = 0; value >= 0 && i < dim[2]; i++) {
+        const int64_t k = i / out, p = i % out;
+        const int64_t r = axis ? k % d->window[1] : k / d->window[1];
+        const int64_t at = axis ? p % d->out[1] : p / d->out[1];
+
+        data[i] = (float)(at * c->stride[axis] - c->pad_begin[axis] +
+                          r * c->dilation[axis]);
+    }
+    return value;
+}
+
+/* Coordinates N,groups,window out of an axis: base and offset. */
+static int deform_points(struct onnx_import *im, const struct deform *d,
+                         int offset, int axis)
+{
+    const int64_t pairs[5] = {0, -1, 2, d->out[0], d->out[1]};
+    const int64_t dim[3] = {0, d->groups, -1};
+    int v = compose_reshape(im, offset, 5, pairs);
+
+    v = compose_reshape(im, compose_slice(im, v, 2, axis, axis + 1, 1), 3, dim);
+    return compose_binary(im, KERN_ADD, v, deform_base(im, d, axis));
+}
+
+/* Shapes of the picture, the weight and the offsets that fit each other. */
+static int deform_shapes(struct onnx_import *im, struct deform *d, int x,
+                         int weight, int offset)
+{
+    int64_t split[4] = {0, 0, 0, -1};
+
+    compose_need_rank(im, x, 4, 4);
+    compose_need_rank(im, weight, 4, 4);
+    compose_need_rank(im, offset, 4, 4);
+    onnx_conv_attributes(im, 2, 1, &d->conv);
+    onnx_int(im, "offset_group", 1, INT32_MAX, &d->groups);
+    for (int a = 0; a < 2; a++) {
+        d->window[a] = compose_dim(im, weight, 2 + a);
+        d->out[a] = compose_dim(im, offset, 2 + a);
+    }
+    if (im->rc < 0)
+        return im->rc;
+    if (d->conv.auto_pad != GRAPH_PAD_EXPLICIT ||
+        compose_dim(im, x, 1) % d->groups ||
+        compose_dim(im, x, 1) !=
+            compose_dim(im, weight, 1) * d->conv.conv.groups ||
+        d->window[0] < 1 || d->window[1] < 1 || d->out[0] < 1 ||
+        d->out[1] < 1 ||
+        compose_dim(im, offset, 1) !=
+            2 * d->groups * d->window[0] * d->window[1])
+        return onnx_fail(im, INFER_EFORMAT,
+                         "the weight, the offsets and the groups do not fit "
+                         "each other");
+    split[1] = d->groups;
+    split[2] = d->channels = compose_dim(im, x, 1) / d->groups;
+    d->x = compose_reshape(im, x, 4, split);
+    return im->rc;
+}
+
+/* Columns C window,out of the picture, then a convolution of one pixel. */
+int onnx_import_deform_conv(struct onnx_import *im)
+{
+    struct sampling s = {.mode = SAMPLE_LINEAR};
+    int64_t columns[4] = {0}, flat[4] = {0, -1, 1, 1}, mask[4] = {0, 0, 1, -1};
+    struct deform d = {.groups = 1};
+    int x, weight, offset, y, in[3];
+    union graph_attr attr;
+
+    onnx_arity(im, 3, 5);
+    onnx_defaults(GRAPH_CONV, &attr);
+    d.conv = attr.conv;
+    x = compose_input(im, 0);
+    weight = compose_input(im, 1);
+    offset = compose_input(im, 2);
+    if (deform_shapes(im, &d, x, weight, offset) < 0)
+        return im->rc;
+    flatten(im, &s, x);
+    for (int a = 0; a < 2; a++)
+        make_taps(im, &s, a, deform_points(im, &d, offset, a));
+    y = join_taps(im, &s, KERN_ADD, read_deform, &d, weigh_deform);
+    if (onnx_has_input(im, 4)) {
+        mask[1] = d.groups;
+        y = compose_binary(im, KERN_MUL, y,
+                           compose_reshape(im, compose_input(im, 4), 4, mask));
+    }
+    columns[1] = compose_dim(im, x, 1) * d.window[0] * d.window[1];
+    columns[2] = d.out[0];
+    columns[3] = d.out[1];
+    flat[0] = compose_dim(im, weight, 0);
+    attr.conv.conv.groups = d.conv.conv.groups;
+    in[0] = compose_reshape(im, y, 4, columns);
+    in[1] = compose_reshape(im, weight, 4, flat);
+    in[2] = compose_input(im, 3);
+    return onnx_emit(im, GRAPH_CONV, &attr, in, in[2] < 0 ? 2 : 3, 0, NULL);
 }
