@@ -16,6 +16,14 @@ model=$dir/digits.infer
 expect 0 'fold-batch-norm' "$wconv" "$weights" "$arch" -o "$model" --verify
 expect 0 'stripped.*optimiser state' "$wconv" "$weights" "$arch" -o "$model" -v
 expect 2 'no built-in architecture fits' "$wconv" "$weights" -o "$dir/x"
+expect 0 'pictures .*gray, scale 0.0039.*(architecture)' "$wconv" "$weights" \
+    "$arch" -o "$model"
+expect 0 'pictures .*mean 0.5, .*(options)' "$wconv" "$weights" "$arch" \
+    -o "$dir/layers.infer" --mean=0.5
+expect 0 'pictures .*mean 0.5, .*(model file)' "$wconv" inspect \
+    "$dir/layers.infer"
+expect 0 'pictures .*mean 0.485,0.456,0.406, .*(architecture)' "$wconv" inspect \
+    resnet18
 expect 0 '  verified' "$wconv" "$weights" "$arch" -o "$model" --verify=reference
 expect 2 'shape\|expected\|missing' "$wconv" "$weights" --arch=lenet5 -o "$dir/x"
 expect 1 'name: resnet20-cifar' "$wconv" "$weights" --arch=resnet20 -o "$dir/x"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The preprocessing that a conversion stores in the model. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,4 +203,52 @@ int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
     if (x->rank == 4 && x->dim[1] == 1)
         g->preprocess[0].color = GRAPH_GRAY;
     return INFER_OK;
+}
+
+/* ---- in words ------------------------------------------------------ */
+
+/* "0.485,0.456,0.406", or one number for equal ones; n of them. */
+static void print_numbers(const char *what, const float *x, int n)
+{
+    bool equal = true;
+
+    for (int i = 1; i < n; i++)
+        equal = equal && x[i] == x[0];
+    printf(", %s ", what);
+    for (int i = 0; i < (equal ? 1 : n); i++)
+        printf("%s%.6g", i ? "," : "", (double)x[i]);
+}
+
+static void print_stored(const struct graph_preprocess *p, int channels)
+{
+    static const char *const policies[] = {"exact size", "shorter side",
+                                           "letterbox", "no resizing"};
+    static const char *const colors[] = {"RGB", "BGR", "gray"};
+    static const char *const filters[] = {"bilinear", "nearest", "bicubic"};
+    const int n = channels > 4 ? 4 : channels;
+
+    printf("%s", policies[p->policy]);
+    if (p->policy == GRAPH_RESIZE_SHORTER && p->resize > 0)
+        printf(" %d", p->resize);
+    printf(" (%s), %s, scale %.6g", filters[p->filter], colors[p->color],
+           (double)p->scale);
+    print_numbers("mean", p->mean, n);
+    print_numbers("std", p->std, n);
+}
+
+void wconv_print_pictures(const struct graph *g, const char *what,
+                          const char *source)
+{
+    const struct graph_value *x = g->n_inputs ? &g->value[g->input[0]] : NULL;
+
+    if (x == NULL || x->rank != 4 || (x->dim[1] != 1 && x->dim[1] != 3))
+        return;
+    cli_print("%s ", what);
+    if (g->preprocess[0].present) {
+        print_stored(&g->preprocess[0], (int)x->dim[1]);
+        cli_print(" (%s)\n", source);
+    } else {
+        printf("%s of 0 to 1 assumed: nothing is stated\n",
+               x->dim[1] == 1 ? "gray values" : "RGB");
+    }
 }

@@ -70,6 +70,11 @@ static void print_text(const struct cli *cli, const struct wconv_request *r,
               s->import->detail[0] ? ", " : "", s->import->detail);
     print_passes(cli, s->passes);
     print_stripped(cli, &s->import->dict);
+    wconv_print_pictures(s->graph, "  pictures              ",
+                         r->preprocess.given         ? "options"
+                         : s->import->format == NULL ? "model file"
+                         : s->import->dict.count > 0 ? "architecture"
+                                                     : "file");
     if (s->verdict != NULL)
         printf("  %-22s       max difference %.2g (%.2g of the largest "
                "output)\n",

@@ -75,6 +75,12 @@ int wconv_set_crop(struct cli *cli, const struct cli_option *o,
 int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
                            struct infer_error *err);
 
+/* Prints a line that begins with `what`: what the first input expects of
+ * pictures and, in brackets, who says so, or that 0 to 1 is assumed.  Nothing
+ * where that input is no picture (N,C,H,W with 1 or 3 channels). */
+void wconv_print_pictures(const struct graph *g, const char *what,
+                          const char *source);
+
 /* Compares the outputs of two graphs on random inputs, or of one graph with the
  * recorded arrays of an .npz (inputs and outputs by name). */
 struct wconv_verdict {
