@@ -1,32 +1,90 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a fuzz target on files, where it is not built for a fuzzer: to replay
- * what a fuzzer found, and to run a corpus under another tool. */
+ * what a fuzzer found, and to run a corpus under another tool.  NAME.pack.gz is
+ * many inputs in one file: of each its length (4 bytes, little-endian) and its
+ * bytes (tests/make/fuzz_packs.py). */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
 
 #include "tests/fuzz/fuzz.h"
+
+#define LARGEST_INPUT (1u << 20)
+
+static long inputs;
+
+static int fail(const char *path, unsigned char *data)
+{
+    fprintf(stderr, "%s: cannot be read\n", path);
+    free(data);
+    return 1;
+}
 
 static int replay(const char *path)
 {
     FILE *file = fopen(path, "rb");
     unsigned char *data = NULL;
     long bytes = -1;
-    int rc = 1;
 
     if (file && fseek(file, 0, SEEK_END) == 0 && (bytes = ftell(file)) >= 0) {
         rewind(file);
         data = malloc((size_t)bytes + 1);
-        if (data && fread(data, 1, (size_t)bytes, file) == (size_t)bytes) {
-            LLVMFuzzerTestOneInput(data, (size_t)bytes);
-            rc = 0;
-        }
+        if (data && fread(data, 1, (size_t)bytes, file) != (size_t)bytes)
+            bytes = -1;
     }
-    if (rc)
-        fprintf(stderr, "%s: cannot be read\n", path);
-    free(data);
     if (file)
         fclose(file);
-    return rc;
+    if (bytes < 0 || !data)
+        return fail(path, data);
+    LLVMFuzzerTestOneInput(data, (size_t)bytes);
+    inputs++;
+    free(data);
+    return 0;
+}
+
+/* The next input of a pack, of exactly its size; 0: the end; -1: damaged. */
+static int next(gzFile pack, unsigned char **data, size_t *size)
+{
+    unsigned char head[4];
+    const int got = gzread(pack, head, 4);
+
+    if (got <= 0)
+        return got;
+    *size = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 |
+            (size_t)head[3] << 24;
+    *data =
+        got == 4 && *size <= LARGEST_INPUT ? malloc(*size ? *size : 1) : NULL;
+    if (!*data || gzread(pack, *data, (unsigned)*size) != (int)*size) {
+        free(*data);
+        return -1;
+    }
+    return 1;
+}
+
+static int replay_pack(const char *path)
+{
+    gzFile pack = gzopen(path, "rb");
+    unsigned char *data;
+    size_t size;
+    int rc;
+
+    if (!pack)
+        return fail(path, NULL);
+    while ((rc = next(pack, &data, &size)) > 0) {
+        LLVMFuzzerTestOneInput(data, size);
+        inputs++;
+        free(data);
+    }
+    gzclose(pack);
+    return rc < 0 ? fail(path, NULL) : 0;
+}
+
+static int is_pack(const char *path)
+{
+    const size_t n = strlen(path);
+
+    return n > 8 && strcmp(path + n - 8, ".pack.gz") == 0;
 }
 
 int main(int argc, char **argv)
@@ -34,10 +92,11 @@ int main(int argc, char **argv)
     int i, rc = 0;
 
     if (argc < 2) {
-        fprintf(stderr, "usage: %s FILE...\n", argv[0]);
+        fprintf(stderr, "usage: %s FILE|NAME.pack.gz...\n", argv[0]);
         return 1;
     }
     for (i = 1; i < argc; i++)
-        rc |= replay(argv[i]);
+        rc |= is_pack(argv[i]) ? replay_pack(argv[i]) : replay(argv[i]);
+    printf("%ld inputs\n", inputs);
     return rc;
 }

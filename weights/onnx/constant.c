@@ -40,7 +40,7 @@ int onnx_import_constant(struct onnx_import *im)
         {"value_ints", ONNX_ATTR_INTS},
     };
     const struct onnx_attr *a, *found = NULL;
-    struct constant *c;
+    struct constant *c = NULL;
     size_t i;
 
     if (onnx_arity(im, 0, 0) < 0)
@@ -63,8 +63,9 @@ int onnx_import_constant(struct onnx_import *im)
                          "no value of a kind that is supported");
     if (found->type == ONNX_ATTR_TENSOR) {
         im->rc = onnx_tensor_load(im->model, found->s, im->err, &c);
-        if (im->rc == 0)
-            constant_ref(c);
+        if (im->rc < 0)
+            return im->rc;
+        constant_ref(c);
     } else {
         constant_of_attr(im, found, &c);
     }

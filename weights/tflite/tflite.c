@@ -477,9 +477,11 @@ static int add_output(struct tflite_import *im, int tensor)
         char moved[264];
         snprintf(moved, sizeof moved, "%s/real", name);
         if (other >= 0)
-            graph_rename_value(im->g, other, moved);
-        graph_rename_value(im->g, v, name);
+            tflite_rename(im, other, moved);
+        tflite_rename(im, v, name);
     }
+    if (im->status < 0)
+        return error_set(im->err, im->status, "output: %s", im->text);
     if (graph_add_output(im->g, v) < 0)
         return error_set(im->err, INFER_EMEMORY, "out of memory");
     return 0;

@@ -208,6 +208,9 @@ int tflite_axes(struct tflite_import *im, int i, int rank, int *out);
 /* An axis that may count from the end. */
 int tflite_axis(struct tflite_import *im, int64_t axis, int rank);
 
+/* Renames a value unless the name is taken; out of memory fails the import. */
+void tflite_rename(struct tflite_import *im, int value, const char *name);
+
 /* Input i as a value of the graph in the order asked for. */
 int tflite_in(struct tflite_import *im, int i, bool swapped);
 /* For element-wise operators: broadcast against `rank` dimensions. */

@@ -701,7 +701,13 @@ void tflite_out(struct tflite_import *im, int o, int value, bool swapped)
     v->swapped = swapped || rank < 3 ? value : -1;
     tflite_name(&t, name, sizeof name);
     if (*name && im->g->value[value].producer >= im->first_node)
-        graph_rename_value(im->g, value, name); /* unless it is taken */
+        tflite_rename(im, value, name);
+}
+
+void tflite_rename(struct tflite_import *im, int value, const char *name)
+{
+    if (graph_rename_value(im->g, value, name) == INFER_EMEMORY)
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
 }
 
 void tflite_out_known(struct tflite_import *im, int o,

@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Replays the committed corpus: each fuzz target given runs on its pack in
+# tests/fuzz/corpus and on every file of tests/data.  Run by make check; with
+# FUZZ_REPORT=FILE it also writes the inputs and seconds of each target.
+set -u
+src=${srcdir:-.}
+rc=0
+for program in "$@"; do
+    name=$(basename "$program")
+    pack=$src/tests/fuzz/corpus/$name.pack.gz
+    [ -f "$pack" ] || pack=
+    # shellcheck disable=SC2086
+    if out=$("./$program" $pack "$src"/tests/data/seed_* 2>&1); then
+        echo "PASS: $name, $(echo "$out" | tail -n 1)"
+    else
+        echo "FAIL: $name: $out"
+        rc=1
+    fi
+done
+exit $rc
