@@ -331,25 +331,50 @@ static void squeezed_shape(struct shape *s, struct rng *r)
     }
 }
 
-/* Depthwise layers of mobile networks: 3x3 and 5x5, channels in eights, now and
- * then over rows that are worth cutting. */
+/* Window and dilation of a depthwise layer at random: square ones of up to 9,
+ * or rows, columns and squares of up to 31. */
+static void depthwise_window(struct shape *s, struct rng *r)
+{
+    const bool large = rng_chance(r, 25), flat = rng_chance(r, 40);
+
+    plain_windows(s, rng_chance(r, 40)   ? 3
+                     : rng_chance(r, 40) ? 5
+                     : rng_chance(r, 60) ? 7
+                                         : 9);
+    if (!large)
+        return;
+    plain_windows(s, rng_range(r, 1, flat ? 31 : 15));
+    if (flat) {
+        const int one = rng_chance(r, 50);
+        s->window[one] = 1;
+        s->begin[one] = s->end[one] = 0;
+    }
+    if (rng_chance(r, 30))
+        s->dilation[0] = s->dilation[1] = 2;
+}
+
+/* Depthwise layers: mostly channels in eights, now and then over rows that are
+ * worth cutting. */
 static void depthwise_shape(struct shape *s, struct rng *r)
 {
     const bool wide = rng_chance(r, 10);
 
-    plain_windows(s, rng_chance(r, 60) ? 3 : 5);
+    depthwise_window(s, r);
     s->c = rng_chance(r, 85) ? pick_eights(r) : pick_channels(r);
-    s->k = rng_chance(r, 90) ? s->c : 2 * s->c;
+    s->k = rng_chance(r, 80) ? s->c : s->c * rng_range(r, 2, 8);
     s->groups = (int)s->c;
     const int stride = rng_chance(r, 50) ? 2 : 1;
     for (int i = 0; i < 2; i++) {
+        const int64_t reach = s->dilation[i] * (s->window[i] - 1);
         s->stride[i] = stride;
-        s->in[i] = s->window[i] + rng_range(r, 0, wide ? 2 : 14);
+        s->in[i] = reach + 1 + rng_range(r, 0, wide ? 2 : 14);
         if (rng_chance(r, 30)) {
-            s->begin[i] = (int)rng_range(r, 0, s->window[i] - 1);
-            s->end[i] = (int)rng_range(r, 0, s->window[i] - 1);
-        } else if (rng_chance(r, 30)) {
+            s->begin[i] = (int)rng_range(r, 0, reach);
+            s->end[i] = (int)rng_range(r, 0, reach);
+        } else if (s->dilation[i] == 1 && rng_chance(r, 30)) {
             s->in[i] = rng_range(r, 1, 4);
+            if (s->in[i] + s->begin[i] + s->end[i] < s->window[i])
+                s->in[i] = s->window[i];
         }
     }
     if (wide) {

@@ -229,6 +229,19 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return rc < 0 ? rc : kern_row_supports(inner_row(p), &flipped, d, why);
 }
 
+/* That of the inner row; the kernels of stride 2 are as fast as their bytes. */
+static double estimate(const struct kern_problem *p,
+                       const struct kern_device *d)
+{
+    struct kern_problem flipped;
+    struct infer_error why;
+    int64_t offset;
+
+    if (has_stride(p) || flip(p, &flipped, &offset, &why) < 0)
+        return depthwise_bytes_us(p);
+    return depthwise_estimate(&flipped, d);
+}
+
 /* Those of the inner row. */
 static int variants(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *err)
@@ -331,7 +344,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 #define DGRAD_ROW(symbol, T)                                                   \
     const struct kern_functions symbol = {                                     \
         .supports = supports,                                                  \
-        .estimate = depthwise_estimate,                                        \
+        .estimate = estimate,                                                  \
         .variants = variants,                                                  \
         .prepare = prepare,                                                    \
         .launch = launch<T>,                                                   \

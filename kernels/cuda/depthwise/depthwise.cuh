@@ -15,9 +15,8 @@
  * they are constant, else by a kernel launched before, one thread a weight.
  *
  * The unrolled kernel takes 3x3 and 5x5, stride 1 and 2, no dilation, one
- * output a channel; the plain one takes everything, with V = 1 where channels
- * are odd or a channel has several outputs.  With enough outputs, 16-bit types
- * take tiles for tensor cores as well: depthwise_tile.cuh.
+ * output a channel; depthwise_window.cuh takes everything.  16-bit types take
+ * tiles for tensor cores as well, up to 9x9: depthwise_tile.cuh.
  */
 #ifndef KERNELS_CUDA_DEPTHWISE_DEPTHWISE_CUH
 #define KERNELS_CUDA_DEPTHWISE_DEPTHWISE_CUH
@@ -26,46 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/depthwise/depthwise_mma.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/strided.cuh"
-
-#define DEPTHWISE_THREADS 256
-
-struct depthwise_args {
-    struct conv_geometry g;
-    const void *x, *w;
-    int64_t count;            /* threads with work */
-    struct fast_div channels; /* vectors of channels */
-    struct fast_div tiles, p; /* tiles of a row, rows of an image */
-    struct output_args out;
-};
-
-struct depthwise_place {
-    int k, q, p, n;
-};
-
-static __device__ __forceinline__ struct depthwise_place
-depthwise_place_of(const struct depthwise_args &a, int64_t i, int v, int tw)
-{
-    uint32_t k, q, p, rest;
-
-    rest = a.channels.divmod((uint32_t)i, &k);
-    rest = a.tiles.divmod(rest, &q);
-    const uint32_t n = a.p.divmod(rest, &p);
-    return {(int)k * v, (int)q * tw, (int)p, (int)n};
-}
-
-/* The number of this thread.  Blocks go from the last to the first: the
- * previous kernel, which went from the first to the last, has left the last
- * images in the L2 cache, and the next kernel begins with the first, which this
- * one has just written. */
-static __device__ __forceinline__ int64_t depthwise_thread(void)
-{
-    return (int64_t)(gridDim.x - 1 - blockIdx.x) * DEPTHWISE_THREADS +
-           (int)threadIdx.x;
-}
+#include "kernels/cuda/depthwise/depthwise_window.cuh"
 
 /* Zero if the pixel lies outside the image; 32-bit words at a time, which are
  * half as many as values of 16 bits. */
@@ -127,36 +88,6 @@ depthwise_row(const struct depthwise_args &a, const T *x, const T *taps,
     }
 }
 
-/* Finishes channels k .. k+V-1 of `count` of TW adjacent pixels, m the first,
- * with the bias fetched once for all of them. */
-template <typename T, int V, int TW>
-static __device__ __forceinline__ void
-depthwise_finish(const struct output_args &o, int m, int k, int count,
-                 float (&acc)[TW][V])
-{
-    enum { L = V < 4 ? V : 4 };
-    float bias[V], r[V];
-
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        bias[j] = 0;
-    if (o.bias)
-#pragma unroll
-        for (int j = 0; j < V; j += L)
-            load_floats<float, L>(o.bias + k + j, bias + j);
-#pragma unroll
-    for (int t = 0; t < TW; t++) {
-        if (t >= count)
-            continue;
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            acc[t][j] += bias[j];
-        if (o.residual)
-            output_load_residual<T, V>(o, m + t, k, r);
-        output_with_residual<T, V>(o, m + t, k, acc[t], r);
-    }
-}
-
 template <typename T, int V, int R, int STRIDE, int TW>
 static __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_unrolled(const __grid_constant__ struct depthwise_args a)
@@ -185,43 +116,6 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     }
     depthwise_finish<T, V, TW>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q,
                                at.k, a.g.q - at.q, acc);
-}
-
-template <typename T, int V>
-static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
-    depthwise_plain(const __grid_constant__ struct depthwise_args a)
-{
-    const int64_t i = depthwise_thread();
-
-    launch_wait();
-    if (i >= a.count)
-        return;
-    const struct depthwise_place at = depthwise_place_of(a, i, V, 1);
-    float acc[V], x[V], w[V];
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        acc[j] = 0;
-    for (int r = 0; r < a.g.r; r++) {
-        const int h = at.p * a.g.stride_h - a.g.pad_top + r * a.g.dilation_h;
-        if ((unsigned)h >= (unsigned)a.g.h)
-            continue;
-        for (int s = 0; s < a.g.s; s++) {
-            const int c =
-                at.q * a.g.stride_w - a.g.pad_left + s * a.g.dilation_w;
-            if ((unsigned)c >= (unsigned)a.g.w)
-                continue;
-            load_floats<T, V>((const T *)a.x +
-                                  ((at.n * a.g.h + h) * a.g.w + c) * a.g.c +
-                                  at.k / a.g.kg,
-                              x);
-            load_floats<T, V>((const T *)a.w + (r * a.g.s + s) * a.g.k + at.k,
-                              w);
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                acc[j] = fmaf(x[j], w[j], acc[j]);
-        }
-    }
-    output_vector<T, V>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q, at.k, acc);
 }
 
 /* ---- weights that are not constant --------------------------------- */
@@ -310,17 +204,63 @@ static inline int depthwise_supports(const struct kern_problem *p,
     return r;
 }
 
-/* Microseconds: bytes at 3 TB/s, which the caches make possible, and 2 a
- * launch. */
-static inline double depthwise_estimate(const struct kern_problem *p,
-                                        const struct kern_device *d)
+/* Microseconds of the bytes, at 3 TB/s, which the caches make possible, and of
+ * a launch, 2. */
+static inline double depthwise_bytes_us(const struct kern_problem *p)
 {
-    (void)d;
     return (p->constant_in & 1u << CONV_W ? 2 : 4) +
            kern_problem_bytes(p) / 3e6;
 }
 
-enum { DEPTHWISE_WIDTHS = 3, DEPTHWISE_TILES = 3 };
+/* True if the unrolled kernel computes the problem.  It reads a pixel of the
+ * image even if its window has none. */
+static inline bool depthwise_is_unrolled(const struct conv_geometry *g,
+                                         size_t size)
+{
+    return g->h > 0 && g->w > 0 && g->kg == 1 && g->k % (16 / (int)size) == 0 &&
+           g->r == g->s && (g->r == 3 || g->r == 5) &&
+           g->stride_h == g->stride_w && g->stride_w <= 2 &&
+           g->dilation_h == 1 && g->dilation_w == 1;
+}
+
+/* Multiply-adds a microsecond and multiprocessor: 29.6e6 instructions over 132
+ * multiprocessors of an H200, of which the kernel takes so many a product
+ * (depthwise_window.cuh), at 0.6 of the peak; tiles by what mma.sync needs. */
+static inline double depthwise_rate(const struct kern_problem *p,
+                                    const struct conv_geometry *g,
+                                    const struct kern_device *d)
+{
+    const size_t size = infer_dtype_size(p->in[CONV_X].dtype);
+    const int v = depthwise_window_vector(g, size);
+
+    if (depthwise_tile_takes(p, g, d))
+        return 1.9e5;
+    if (v == 1)
+        return 0.9e4;
+    if (v == 4)
+        return depthwise_window_slides(g) ? 7e4 : 5e4;
+    return depthwise_window_slides(g) ? 7.7e4 : 4.5e4;
+}
+
+/* Microseconds: the bytes, or the products where the window makes them
+ * longer. */
+static inline double depthwise_estimate(const struct kern_problem *p,
+                                        const struct kern_device *d)
+{
+    const double bytes = depthwise_bytes_us(p);
+    struct conv_geometry g;
+    struct infer_error why;
+
+    if (conv_geometry_read(p, &g, &why) < 0 ||
+        depthwise_is_unrolled(&g, infer_dtype_size(p->in[CONV_X].dtype)))
+        return bytes;
+    const double products =
+        (double)g.m * g.k * g.r * g.s /
+        (depthwise_rate(p, &g, d) * conv_multiprocessors(d));
+    return 2 + (products > bytes ? products : bytes);
+}
+
+enum { DEPTHWISE_WIDTHS = 3, DEPTHWISE_TILES = 4 };
 enum { DEPTHWISE_VARIANTS = DEPTHWISE_WIDTHS + DEPTHWISE_TILES };
 
 /* Threads of 8 channels by `width` outputs. */
@@ -335,16 +275,20 @@ static inline int64_t depthwise_threads(const struct conv_geometry *g,
  * does not fill it, more take longer.  5x5 windows of stride 2 run out of
  * registers.  Windows of stride 1 share the most loads and take 4 as soon as
  * that keeps 384 threads a multiprocessor, 5x5 windows only if no more outputs
- * lie outside the image than with 2. */
-static inline int depthwise_width(const struct conv_geometry *g,
+ * lie outside the image than with 2.  Windows that are a loop take 4 or 1; 0 is
+ * no width. */
+static inline int depthwise_width(const struct conv_geometry *g, size_t size,
                                   const struct kern_device *d, int variant)
 {
+    static const int loop[][DEPTHWISE_WIDTHS] = {{4, 1, 0}, {1, 4, 0}};
     static const int order[][DEPTHWISE_WIDTHS] = {
         {2, 4, 1}, {4, 2, 1}, {1, 2, 4}};
     const int64_t sm = conv_multiprocessors(d);
     const bool even = 2 * conv_ceil_div(g->q, 4) == conv_ceil_div(g->q, 2);
     int row = 0;
 
+    if (!depthwise_is_unrolled(g, size))
+        return loop[depthwise_threads(g, 4) <= 256 * sm][variant];
     if (depthwise_threads(g, 1) <= 512 * sm || (g->r == 5 && g->stride_w == 2))
         row = 2;
     else if (depthwise_threads(g, 4) >= 384 * sm && g->stride_w == 1 &&
@@ -360,14 +304,48 @@ struct depthwise_state {
     bool packs; /* before each launch */
 };
 
-/* True if tiles are the first variants: with many outputs (measured, H200). */
+/* True if tiles are the first variants: with many outputs (measured, H200), and
+ * for windows that would be a loop. */
 static inline bool depthwise_tiles_first(const struct conv_geometry *g,
                                          const struct kern_device *d)
 {
     const int64_t each =
         (int64_t)g->m * g->k / conv_multiprocessors(d); /* outputs */
 
-    return each >= (g->r == 5 ? 12000 : 40000);
+    return g->r > 5 || each >= (g->r == 5 ? 12000 : 40000);
+}
+
+/* Tile `number` of the problem, the likely one first: the last of the list is
+ * low enough for a block on each multiprocessor, and differs from the first
+ * only where that leaves some without. */
+static inline bool depthwise_tile_number(const struct conv_geometry *g,
+                                         const struct kern_device *d,
+                                         int number, struct depthwise_tile *t)
+{
+    static const struct {
+        int blocks, kib;
+        bool low;
+    } tiles[DEPTHWISE_TILES] = {
+        {1, 40, false}, {1, 24, false}, {2, 72, false}, {1, 40, true}};
+    const int64_t sm = conv_multiprocessors(d);
+
+    if (number < 0 || number >= DEPTHWISE_TILES ||
+        !depthwise_tile_of(g, tiles[0].blocks, tiles[0].kib * 1024, g->p, t))
+        return false;
+    const int64_t columns =
+        (int64_t)t->slices * t->across * conv_ceil_div(g->n, t->images);
+    const bool few = columns * t->down < sm;
+    const int64_t low = columns * g->p / sm;
+    const int i =
+        few ? (number + DEPTHWISE_TILES - 1) % DEPTHWISE_TILES : number;
+    if (tiles[i].low && !few)
+        return false;
+    t->kib = tiles[i].kib;
+    return depthwise_tile_of(g, tiles[i].blocks, tiles[i].kib * 1024,
+                             !tiles[i].low ? g->p
+                             : low > 1     ? (int)low
+                                           : 1,
+                             t);
 }
 
 /* How variant e->variant computes the problem. */
@@ -376,27 +354,24 @@ static inline int depthwise_choose(struct kern_exec *e,
                                    struct depthwise_state *s,
                                    struct infer_error *err)
 {
-    static const struct {
-        int blocks, kib;
-    } tiles[DEPTHWISE_TILES] = {{1, 40}, {1, 24}, {2, 72}};
+    const size_t size = infer_dtype_size(e->problem.in[CONV_X].dtype);
     const bool takes = depthwise_tile_takes(&e->problem, &s->g, d);
     const bool first = takes && depthwise_tiles_first(&s->g, d);
     const int tile = e->variant - (first ? 0 : DEPTHWISE_WIDTHS);
     const int width = e->variant - (first ? DEPTHWISE_TILES : 0);
 
-    if (width >= 0 && width < DEPTHWISE_WIDTHS) {
-        s->width = depthwise_width(&s->g, d, width);
+    s->width = width >= 0 && width < DEPTHWISE_WIDTHS
+                   ? depthwise_width(&s->g, size, d, width)
+                   : 0;
+    if (s->width > 0) {
         snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
         return 0;
     }
-    if (!takes || tile >= DEPTHWISE_TILES ||
-        !depthwise_tile_of(&s->g, tiles[tile].blocks, tiles[tile].kib * 1024,
-                           &s->tile))
+    if (!takes || !depthwise_tile_number(&s->g, d, tile, &s->tile))
         return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
                          e->row->name, e->variant);
-    s->width = 0;
     snprintf(e->variant_name, sizeof(e->variant_name), "tile%d_%dk_%dx%d",
-             s->tile.blocks, tiles[tile].kib, s->tile.rows, s->tile.columns);
+             s->tile.blocks, s->tile.kib, s->tile.rows, s->tile.columns);
     return 0;
 }
 
@@ -446,16 +421,6 @@ static inline int depthwise_pack(const struct kern_exec *e, int i,
     return 0;
 }
 
-static inline void depthwise_split(struct depthwise_args *a, int v, int tw)
-{
-    const int tiles = conv_ceil_div(a->g.q, tw);
-
-    a->channels.init((uint32_t)(a->g.k / v));
-    a->tiles.init((uint32_t)tiles);
-    a->p.init((uint32_t)a->g.p);
-    a->count = (int64_t)(a->g.k / v) * tiles * a->g.p * a->g.n;
-}
-
 template <typename T, int R, int STRIDE, int TW>
 static int depthwise_launch_width(struct depthwise_args *a, void *stream,
                                   struct infer_error *err)
@@ -476,24 +441,6 @@ static int depthwise_launch_unrolled(struct depthwise_args *a, int width,
            : width == 2
                ? depthwise_launch_width<T, R, STRIDE, 2>(a, stream, err)
                : depthwise_launch_width<T, R, STRIDE, 1>(a, stream, err);
-}
-
-template <typename T>
-static int depthwise_launch_plain(struct depthwise_args *a, void *stream,
-                                  struct infer_error *err)
-{
-    enum { V = 16 / (int)sizeof(T) };
-
-    if (a->g.kg == 1 && a->g.k % V == 0) {
-        depthwise_split(a, V, 1);
-        return launch_chained(depthwise_plain<T, V>,
-                              dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                              dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
-    }
-    depthwise_split(a, 1, 1);
-    return launch_chained(depthwise_plain<T, 1>,
-                          dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                          dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
 }
 
 template <typename T>
@@ -535,12 +482,8 @@ static int depthwise_launch(const struct kern_exec *e,
     if constexpr (sizeof(T) == 2)
         if (s->width == 0)
             return depthwise_launch_tiles<T>(s, &a, args->stream, err);
-    /* The unrolled kernel reads a pixel of the image even if its window has
-     * none. */
-    if (g->h == 0 || g->w == 0 || g->kg != 1 || g->k % (16 / (int)sizeof(T)) ||
-        g->r != g->s || g->stride_h != stride || stride > 2 ||
-        g->dilation_h != 1 || g->dilation_w != 1 || (g->r != 3 && g->r != 5))
-        return depthwise_launch_plain<T>(&a, args->stream, err);
+    if (!depthwise_is_unrolled(g, sizeof(T)))
+        return depthwise_launch_window<T>(&a, w, args->stream, err);
     if (g->r == 3)
         return stride == 1
                    ? depthwise_launch_unrolled<T, 3, 1>(&a, w, args->stream,

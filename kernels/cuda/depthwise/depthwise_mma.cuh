@@ -380,9 +380,22 @@ depthwise_warp_run(const struct depthwise_tile_args &a,
                                                           turn);
 }
 
+/* Blocks of a multiprocessor, whose 65,536 registers hold their weights and
+ * sums, and 32 more a thread: large windows leave fewer. */
+template <int R, int STRIDE, int BLOCKS>
+static constexpr int depthwise_tile_resident(void)
+{
+    enum {
+        SUMS = 4 * BLOCKS * ((R + STRIDE - 1) / STRIDE + 1),
+        FIT = 65536 / (32 * DEPTHWISE_TILE_GROUPS) / (R * R + SUMS + 32),
+        MOST = BLOCKS == 1 ? 4 : 2
+    };
+    return FIT < 1 ? 1 : FIT > MOST ? MOST : FIT;
+}
+
 template <typename T, int R, int STRIDE, int BLOCKS>
-static __global__ void __launch_bounds__(32 * DEPTHWISE_TILE_GROUPS,
-                                         BLOCKS == 1 ? 4 : 2)
+static __global__ void __launch_bounds__(
+    32 * DEPTHWISE_TILE_GROUPS, depthwise_tile_resident<R, STRIDE, BLOCKS>())
     depthwise_tile_kernel(const __grid_constant__ struct depthwise_tile_args a)
 {
     LAUNCH_SHARED(shared);
@@ -432,13 +445,17 @@ static int depthwise_tile_launch(struct depthwise_tile_args *a, void *stream,
     a->groups.init((uint32_t)a->t.groups);
     a->wide.init((uint32_t)a->t.wide);
     a->columns.init((uint32_t)a->t.columns);
+    const bool one = a->g.stride_w == 1;
     if (a->g.r == 3)
-        return a->g.stride_w == 1
-                   ? depthwise_tile_launch_stride<T, 3, 1>(a, stream, err)
+        return one ? depthwise_tile_launch_stride<T, 3, 1>(a, stream, err)
                    : depthwise_tile_launch_stride<T, 3, 2>(a, stream, err);
-    return a->g.stride_w == 1
-               ? depthwise_tile_launch_stride<T, 5, 1>(a, stream, err)
-               : depthwise_tile_launch_stride<T, 5, 2>(a, stream, err);
+    if (a->g.r == 5)
+        return one ? depthwise_tile_launch_stride<T, 5, 1>(a, stream, err)
+                   : depthwise_tile_launch_stride<T, 5, 2>(a, stream, err);
+    if (a->g.r == 7)
+        return one ? depthwise_tile_launch_stride<T, 7, 1>(a, stream, err)
+                   : depthwise_tile_launch_stride<T, 7, 2>(a, stream, err);
+    return depthwise_tile_launch_stride<T, 9, 1>(a, stream, err);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Depthwise convolution of 16-bit types by tensor cores, 3x3 and 5x5.
+ * Depthwise convolution of 16-bit types by tensor cores, 3x3 to 9x9.
  *
  * One tap of a window is a product with a diagonal matrix: of 16 pixels by 8
  * channels, as they lie, with the 8 weights of the tap.  Two taps side by side
@@ -48,6 +48,7 @@
 /* How outputs are divided among blocks. */
 struct depthwise_tile {
     int blocks;               /* of 16 pixels a warp: 1 or 2 */
+    int kib;                  /* bytes asked for / 1024 */
     int groups, images;       /* of a block */
     int rows, columns;        /* of outputs */
     int halves;               /* log2 of eights of columns, rounded up */
@@ -217,9 +218,10 @@ static inline int depthwise_tile_groups(int eights, int blocks)
 }
 
 /* True if warps of that many blocks of pixels can compute the problem in tiles
- * of that many bytes. */
+ * of that many bytes and at most `most` rows of outputs. */
 static inline bool depthwise_tile_of(const struct conv_geometry *g, int blocks,
-                                     int bytes, struct depthwise_tile *t)
+                                     int bytes, int most,
+                                     struct depthwise_tile *t)
 {
     const int stride = g->stride_w;
 
@@ -236,7 +238,8 @@ static inline bool depthwise_tile_of(const struct conv_geometry *g, int blocks,
     const int high = bytes / (t->images * t->line);
     if (high < g->r)
         return false;
-    t->down = conv_ceil_div(g->p, (high - g->r) / stride + 1);
+    const int rows = (high - g->r) / stride + 1;
+    t->down = conv_ceil_div(g->p, rows < most ? rows : most);
     t->rows = conv_ceil_div(g->p, t->down);
     t->high = (t->rows - 1) * stride + g->r;
     t->slices = conv_ceil_div(g->k / 8, t->groups);
@@ -254,9 +257,9 @@ static inline bool depthwise_tile_takes(const struct kern_problem *p,
 
     return infer_dtype_size(p->in[CONV_X].dtype) == 2 && d->sm >= 80 &&
            g->m > 0 && g->h > 0 && g->w > 0 && g->kg == 1 && g->k % 8 == 0 &&
-           g->r == g->s && (g->r == 3 || g->r == 5) &&
-           g->stride_h == g->stride_w && g->stride_w <= 2 &&
-           g->dilation_h == 1 && g->dilation_w == 1 &&
+           g->r == g->s && g->r % 2 == 1 && g->r >= 3 &&
+           g->r <= (g->stride_w == 1 ? 9 : 7) && g->stride_h == g->stride_w &&
+           g->stride_w <= 2 && g->dilation_h == 1 && g->dilation_w == 1 &&
            !kern_problem_in(p, CONV_RESIDUAL) && unary_is_inline(act) &&
            act != KERN_GELU;
 }
