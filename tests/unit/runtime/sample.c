@@ -140,7 +140,8 @@ static struct loader *open_pictures(struct data_set *set)
 {
     const struct graph_preprocess unit = {
         .present = true, .scale = 1.0f / 255, .std = {1, 1, 1, 1}};
-    const struct data_wish wish = {1, 28, 28, unit};
+    const struct data_wish wish = {
+        .channels = 1, .height = 28, .width = 28, .preprocess = unit};
     const struct loader_options o = {
         .set = set, .batch = BATCH, .whole = true, .preprocess = unit};
     struct infer_error err = {0};
