@@ -9,6 +9,8 @@
  *     FAULT_ERRNO  of calls other than memory (default EIO)
  *     FAULT_COUNT  file that gets the number of these calls at the end
  *
+ * Counting begins with main(): what runs before it is not the program's own,
+ * and the CUDA runtime, which is linked statically, does not survive there.
  * Calls on descriptors 0 to 2 are not counted.  Given, as SECURITY.md says, is
  * the memory that libgomp asks for, the aligned memory that libdnnl asks for,
  * and with FAULT_FROM all memory of libdnnl and of C++.
@@ -48,7 +50,28 @@ __attribute__((constructor)) static void start(void)
     nth = number("FAULT_N", 0);
     from = (int)number("FAULT_FROM", 0);
     error = (int)number("FAULT_ERRNO", EIO);
+}
+
+typedef int main_fn(int, char **, char **);
+static main_fn *program;
+
+static int counted_main(int argc, char **argv, char **environment)
+{
     ready = true;
+    return program(argc, argv, environment);
+}
+
+/* Starts the program, with counted_main() in the place of its main(). */
+int __libc_start_main(main_fn *main, int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*rtld_fini)(void),
+                      void *stack_end)
+{
+    int (*real)(main_fn *, int, char **, void (*)(void), void (*)(void),
+                void (*)(void), void *);
+
+    *(void **)&real = dlsym(RTLD_NEXT, "__libc_start_main");
+    program = main;
+    return real(counted_main, argc, argv, init, fini, rtld_fini, stack_end);
 }
 
 __attribute__((destructor)) static void end(void)

@@ -99,8 +99,8 @@ struct tool_list {
     size_t count, capacity;
 };
 /* Adds a picture, all pictures of a folder (recursively, sorted), or those of a
- * text file with one path a line (@FILE, or FILE where its first line names a
- * file).  "-" is added as it is: standard input. */
+ * text file with one path a line ("@" and its name, or its name alone where its
+ * first line names a file).  "-" is added as it is: standard input. */
 int tool_list_add(struct tool_list *list, const char *path,
                   struct infer_error *err);
 void tool_list_clear(struct tool_list *list);
