@@ -61,13 +61,17 @@ static int counted_main(int argc, char **argv, char **environment)
     return program(argc, argv, environment);
 }
 
+typedef int start_fn(main_fn *main, int argc, char **argv, void (*init)(void),
+                     void (*fini)(void), void (*rtld_fini)(void),
+                     void *stack_end);
+extern start_fn __libc_start_main;
+
 /* Starts the program, with counted_main() in the place of its main(). */
 int __libc_start_main(main_fn *main, int argc, char **argv, void (*init)(void),
                       void (*fini)(void), void (*rtld_fini)(void),
                       void *stack_end)
 {
-    int (*real)(main_fn *, int, char **, void (*)(void), void (*)(void),
-                void (*)(void), void *);
+    start_fn *real;
 
     *(void **)&real = dlsym(RTLD_NEXT, "__libc_start_main");
     program = main;
