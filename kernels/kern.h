@@ -580,6 +580,19 @@ struct kern_functions {
     void (*release)(struct kern_exec *e);
 };
 
+/* Begins the definition of the functions that a line of kernels.def names.  The
+ * declaration gives them C's linkage in CUDA files, so that no file of kernels
+ * includes the table: a new row does not compile the others again. */
+#ifdef __cplusplus
+#define KERN_FUNCTIONS(name)                                                   \
+    extern "C" const struct kern_functions name;                               \
+    const struct kern_functions name
+#else
+#define KERN_FUNCTIONS(name)                                                   \
+    extern const struct kern_functions name;                                   \
+    const struct kern_functions name
+#endif
+
 /* What a kernel is: one line of kernels.def. */
 struct kern_row {
     const char *name;

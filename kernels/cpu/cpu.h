@@ -12,7 +12,6 @@
 #include "kernels/backend.h"
 #include "kernels/base/clones.h"
 #include "kernels/kern.h"
-#include "kernels/rows.h"
 
 /* Fewest elements for another thread: waking one costs about 2 us, in which one
  * core moves some 10,000 elements. */

@@ -23,7 +23,6 @@ extern "C" {
 #include "kernels/base/error.h"
 #include "kernels/kern.h"
 #include "kernels/problem.h"
-#include "kernels/rows.h"
 
 /* ---- errors -------------------------------------------------------- */
 

@@ -309,7 +309,7 @@ static int prepare_with(const struct cudnn_recipe *r, struct kern_exec *e,
     {                                                                          \
         return prepare_with(&recipe_, e, d, err);                              \
     }                                                                          \
-    const struct kern_functions name = {                                       \
+    KERN_FUNCTIONS(name) = {                                                   \
         .supports = supports_##name,                                           \
         .variants = variants_##name,                                           \
         .prepare = prepare_##name,                                             \

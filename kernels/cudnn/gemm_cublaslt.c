@@ -510,7 +510,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     {                                                                          \
         return prepare_with(e, d, tf32, err);                                  \
     }                                                                          \
-    const struct kern_functions name = {                                       \
+    KERN_FUNCTIONS(name) = {                                                   \
         .supports = supports_##name,                                           \
         .variants = variants_##name,                                           \
         .prepare = prepare_##name,                                             \

@@ -18,7 +18,6 @@
 
 #include "kernels/base/error.h"
 #include "kernels/kern.h"
-#include "kernels/rows.h"
 
 /* Every function that is used of either library. */
 #define CUDNN_FUNCTIONS(X)                                                     \

@@ -159,7 +159,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return cudnn_recipe_prepare(&recipe, e, d, err);
 }
 
-const struct kern_functions pool_fprop_nhwc_cudnn = {
+KERN_FUNCTIONS(pool_fprop_nhwc_cudnn) = {
     .supports = supports,
     .variants = variants,
     .prepare = prepare,

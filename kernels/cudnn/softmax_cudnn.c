@@ -141,7 +141,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return rc;
 }
 
-const struct kern_functions softmax_f32_cudnn = {
+KERN_FUNCTIONS(softmax_f32_cudnn) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

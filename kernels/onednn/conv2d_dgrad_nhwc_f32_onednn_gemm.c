@@ -68,7 +68,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r;
 }
 
-const struct kern_functions conv2d_dgrad_nhwc_f32_onednn_gemm = {
+KERN_FUNCTIONS(conv2d_dgrad_nhwc_f32_onednn_gemm) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

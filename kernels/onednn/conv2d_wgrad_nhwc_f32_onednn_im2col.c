@@ -192,7 +192,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r;
 }
 
-const struct kern_functions conv2d_wgrad_nhwc_f32_onednn_im2col = {
+KERN_FUNCTIONS(conv2d_wgrad_nhwc_f32_onednn_im2col) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

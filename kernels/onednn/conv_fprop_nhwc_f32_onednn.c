@@ -162,7 +162,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r;
 }
 
-const struct kern_functions conv_fprop_nhwc_f32_onednn = {
+KERN_FUNCTIONS(conv_fprop_nhwc_f32_onednn) = {
     .supports = supports,
     .prepare = prepare,
     .pack = onednn_pack,

@@ -150,7 +150,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions conv_transpose_fprop_nhwc_f32_onednn = {
+KERN_FUNCTIONS(conv_transpose_fprop_nhwc_f32_onednn) = {
     .supports = supports,
     .prepare = prepare,
     .pack = onednn_pack,

@@ -216,7 +216,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return onednn_run(s->reorder, &inner, err);
 }
 
-const struct kern_functions conv_wgrad_nhwc_f32_onednn = {
+KERN_FUNCTIONS(conv_wgrad_nhwc_f32_onednn) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

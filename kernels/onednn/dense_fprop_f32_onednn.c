@@ -70,7 +70,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return onednn_layer_prepare(make, e, d, err);
 }
 
-const struct kern_functions dense_fprop_f32_onednn = {
+KERN_FUNCTIONS(dense_fprop_f32_onednn) = {
     .supports = supports,
     .prepare = prepare,
     .pack = onednn_pack,

@@ -120,7 +120,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return r;
 }
 
-const struct kern_functions matmul_f32_onednn = {
+KERN_FUNCTIONS(matmul_f32_onednn) = {
     .supports = supports,
     .prepare = prepare,
     .launch = onednn_launch,

@@ -11,7 +11,6 @@
 
 #include "kernels/kern.h"
 #include "kernels/onednn/guard.h"
-#include "kernels/rows.h"
 
 #define ONEDNN_MAX_ARG 8
 

@@ -14,7 +14,6 @@
 #include "kernels/base/scalar.h"
 #include "kernels/kern.h"
 #include "kernels/problem.h"
-#include "kernels/rows.h"
 
 /* ---- walking ------------------------------------------------------- */
 

@@ -17,6 +17,7 @@
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
+#include "kernels/rows.h"
 
 /* in[] of convolutions in either direction */
 enum { X, W, BIAS, RESIDUAL };
@@ -139,7 +140,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return inner->row->fn->launch(inner, args, err);
 }
 
-const struct kern_functions conv2d_dgrad_nhwc_f32_cpu_winograd = {
+KERN_FUNCTIONS(conv2d_dgrad_nhwc_f32_cpu_winograd) = {
     .supports = supports,
     .prepare = prepare,
     .pack = pack,

@@ -179,7 +179,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions conv2d_fprop_nhwc_f32_cpu_pointwise = {
+KERN_FUNCTIONS(conv2d_fprop_nhwc_f32_cpu_pointwise) = {
     .supports = supports,
     .prepare = prepare,
     .pack = pack,

@@ -367,7 +367,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions conv2d_fprop_nhwc_f32_cpu_winograd = {
+KERN_FUNCTIONS(conv2d_fprop_nhwc_f32_cpu_winograd) = {
     .supports = supports,
     .prepare = prepare,
     .pack = pack,

@@ -230,7 +230,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
                      "takes 2-D channels-last F32 activations");
 }
 
-const struct kern_functions conv2d_wgrad_nhwc_f32_cpu_outer = {
+KERN_FUNCTIONS(conv2d_wgrad_nhwc_f32_cpu_outer) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

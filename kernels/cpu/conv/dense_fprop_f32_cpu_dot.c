@@ -182,7 +182,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions dense_fprop_f32_cpu_dot = {
+KERN_FUNCTIONS(dense_fprop_f32_cpu_dot) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

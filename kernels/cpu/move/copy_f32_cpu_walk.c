@@ -174,7 +174,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions copy_f32_cpu_walk = {
+KERN_FUNCTIONS(copy_f32_cpu_walk) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -79,7 +79,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions pad_f32_cpu_walk = {
+KERN_FUNCTIONS(pad_f32_cpu_walk) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -226,7 +226,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions resize2d_nhwc_f32_cpu_pixels = {
+KERN_FUNCTIONS(resize2d_nhwc_f32_cpu_pixels) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

@@ -250,7 +250,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions batch_norm_dgrad_nhwc_f32_cpu_sums = {
+KERN_FUNCTIONS(batch_norm_dgrad_nhwc_f32_cpu_sums) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

@@ -141,7 +141,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions layer_norm_f32_cpu_rows = {
+KERN_FUNCTIONS(layer_norm_f32_cpu_rows) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

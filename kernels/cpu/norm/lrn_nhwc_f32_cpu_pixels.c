@@ -101,7 +101,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions lrn_nhwc_f32_cpu_pixels = {
+KERN_FUNCTIONS(lrn_nhwc_f32_cpu_pixels) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -149,7 +149,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions scale_shift_f32_cpu_walk = {
+KERN_FUNCTIONS(scale_shift_f32_cpu_walk) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

@@ -138,7 +138,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return cpu_walk_problem(e, args, cpu_walk_blocks, &blocks);
 }
 
-const struct kern_functions binary_f32_cpu_walk = {
+KERN_FUNCTIONS(binary_f32_cpu_walk) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -101,7 +101,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return cpu_walk_problem(e, args, rows_of, &c);
 }
 
-const struct kern_functions prelu_dgrad_f32_cpu_walk = {
+KERN_FUNCTIONS(prelu_dgrad_f32_cpu_walk) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -47,7 +47,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return cpu_walk_problem(e, args, rows_of, &e->problem.attr.unary);
 }
 
-const struct kern_functions unary_f32_cpu_walk = {
+KERN_FUNCTIONS(unary_f32_cpu_walk) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

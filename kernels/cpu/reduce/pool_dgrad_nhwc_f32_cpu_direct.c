@@ -289,7 +289,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions pool_dgrad_nhwc_f32_cpu_direct = {
+KERN_FUNCTIONS(pool_dgrad_nhwc_f32_cpu_direct) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

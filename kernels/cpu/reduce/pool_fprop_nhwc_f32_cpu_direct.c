@@ -246,7 +246,7 @@ static int pool_launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions pool_fprop_nhwc_f32_cpu_direct = {
+KERN_FUNCTIONS(pool_fprop_nhwc_f32_cpu_direct) = {
     .supports = pool_supports,
     .prepare = cpu_prepare,
     .launch = pool_launch,
@@ -296,7 +296,7 @@ static int reduce_launch(const struct kern_exec *e,
     return 0;
 }
 
-const struct kern_functions reduce_nhwc_f32_cpu_direct = {
+KERN_FUNCTIONS(reduce_nhwc_f32_cpu_direct) = {
     .supports = reduce_supports,
     .prepare = cpu_prepare,
     .launch = reduce_launch,

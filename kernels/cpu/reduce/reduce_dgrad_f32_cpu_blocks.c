@@ -155,7 +155,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions reduce_dgrad_f32_cpu_blocks = {
+KERN_FUNCTIONS(reduce_dgrad_f32_cpu_blocks) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

@@ -112,7 +112,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return cpu_walk_problem(e, args, rows_of, &c);
 }
 
-const struct kern_functions reduce_dgrad_f32_cpu_walk = {
+KERN_FUNCTIONS(reduce_dgrad_f32_cpu_walk) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

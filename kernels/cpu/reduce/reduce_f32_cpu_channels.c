@@ -132,7 +132,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions reduce_f32_cpu_channels = {
+KERN_FUNCTIONS(reduce_f32_cpu_channels) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

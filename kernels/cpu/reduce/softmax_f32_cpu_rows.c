@@ -110,7 +110,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions softmax_f32_cpu_rows = {
+KERN_FUNCTIONS(softmax_f32_cpu_rows) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -145,7 +145,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions cross_entropy_f32_cpu_rows = {
+KERN_FUNCTIONS(cross_entropy_f32_cpu_rows) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -108,7 +108,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions dropout_f32_cpu_philox = {
+KERN_FUNCTIONS(dropout_f32_cpu_philox) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -226,7 +226,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions update_f32_cpu_vec = {
+KERN_FUNCTIONS(update_f32_cpu_vec) = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -19,6 +19,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/strided.cuh"
+#include "kernels/rows.h"
 
 extern "C" {
 #include "kernels/cuda/conv/conv.h"
@@ -335,7 +336,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 #define PHASES_ROW(symbol, row_flags)                                          \
-    const struct kern_functions symbol = {                                     \
+    KERN_FUNCTIONS(symbol) = {                                                 \
         .supports = supports<row_flags>,                                       \
         .estimate = estimate<row_flags>,                                       \
         .variants = variants<row_flags>,                                       \

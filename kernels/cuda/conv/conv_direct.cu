@@ -202,13 +202,13 @@ static double estimate(const struct kern_problem *p,
     return 5 + 0.03 * depth + kern_problem_flops(p) / 0.4e6;
 }
 
-const struct kern_functions conv_fprop_cuda_direct = {
+KERN_FUNCTIONS(conv_fprop_cuda_direct) = {
     .supports = supports,
     .estimate = estimate,
     .launch = launch,
 };
 
-const struct kern_functions conv_transpose_fprop_cuda_direct = {
+KERN_FUNCTIONS(conv_transpose_fprop_cuda_direct) = {
     .supports = supports,
     .estimate = estimate,
     .launch = launch,

@@ -25,6 +25,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/strided.cuh"
 #include "kernels/cuda/types.cuh"
+#include "kernels/rows.h"
 
 extern "C" {
 #include "kernels/base/checked.h"
@@ -543,7 +544,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 #define REPACK_ROW(symbol, row_flags)                                          \
-    const struct kern_functions symbol = {                                     \
+    KERN_FUNCTIONS(symbol) = {                                                 \
         .supports = supports<row_flags>,                                       \
         .estimate = estimate<row_flags>,                                       \
         .variants = variants<row_flags>,                                       \

@@ -166,7 +166,7 @@ static double estimate(const struct kern_problem *p,
     return 5 + kern_problem_flops(p) / 5e5;
 }
 
-const struct kern_functions conv_wgrad_cuda_direct = {
+KERN_FUNCTIONS(conv_wgrad_cuda_direct) = {
     .supports = supports,
     .estimate = estimate,
     .launch = launch,

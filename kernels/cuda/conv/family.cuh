@@ -50,7 +50,7 @@ static int family_prepare(struct kern_exec *e, const struct kern_device *d,
         __VA_ARGS__, sizeof(__VA_ARGS__) / sizeof(struct conv_tile)};
 
 #define CONV_FAMILY_ROW(symbol, estimate_row, estimate_tile)                   \
-    const struct kern_functions symbol = {                                     \
+    KERN_FUNCTIONS(symbol) = {                                                 \
         .supports = family_supports<&symbol##_tiles>,                          \
         .estimate = estimate_row,                                              \
         .variants = family_variants<&symbol##_tiles>,                          \

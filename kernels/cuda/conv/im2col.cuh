@@ -198,7 +198,7 @@ static int im2col_launch(const struct kern_exec *e,
 }
 
 #define IM2COL_ROW(symbol, T, elements)                                        \
-    const struct kern_functions symbol = {                                     \
+    KERN_FUNCTIONS(symbol) = {                                                 \
         .supports = state_supports<struct conv_geometry, im2col_read>,         \
         .estimate = im2col_estimate,                                           \
         .prepare =                                                             \

@@ -52,7 +52,7 @@ static int state_prepare(struct kern_exec *e, const struct kern_device *d,
 /* The row `symbol` of functions called NAME_supports() and so on, with
  * NAME_launch() for activations of type T.  count: variants(), or NULL. */
 #define STATE_ROW(symbol, name, T, count)                                      \
-    const struct kern_functions symbol = {                                     \
+    KERN_FUNCTIONS(symbol) = {                                                 \
         .supports = name##_supports,                                           \
         .estimate = name##_estimate,                                           \
         .variants = count,                                                     \

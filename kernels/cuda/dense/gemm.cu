@@ -354,13 +354,13 @@ static double estimate_dense(const struct kern_problem *p,
     return 5 + 0.16 * (double)p->in[1].dim[1] + kern_problem_flops(p) / 5e6;
 }
 
-const struct kern_functions dense_fprop_cuda_gemv = {
+KERN_FUNCTIONS(dense_fprop_cuda_gemv) = {
     .supports = supports_gemv,
     .estimate = estimate_gemv,
     .launch = launch_gemv,
 };
 
-const struct kern_functions dense_fprop_cuda_simt = {
+KERN_FUNCTIONS(dense_fprop_cuda_simt) = {
     .supports = supports_dense,
     .estimate = estimate_dense,
     .launch = launch_dense,
@@ -416,7 +416,7 @@ static int launch_pixel(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(p.in[0].dtype, run_gemv, &g, args, err);
 }
 
-const struct kern_functions conv_fprop_cuda_gemv = {
+KERN_FUNCTIONS(conv_fprop_cuda_gemv) = {
     .supports = supports_pixel,
     .estimate = estimate_pixel,
     .launch = launch_pixel,
@@ -463,7 +463,7 @@ static int launch_matmul(const struct kern_exec *e,
     return CUDA_DISPATCH(p->in[0].dtype, run_simt, &g, args, err);
 }
 
-const struct kern_functions matmul_cuda_simt = {
+KERN_FUNCTIONS(matmul_cuda_simt) = {
     .supports = supports_matmul,
     .launch = launch_matmul,
 };

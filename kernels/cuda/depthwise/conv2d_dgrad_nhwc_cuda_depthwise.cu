@@ -16,6 +16,7 @@
  * come from the L1 cache.  No shared memory.
  */
 #include "kernels/cuda/depthwise/depthwise.cuh"
+#include "kernels/rows.h"
 
 #define THREADS 128
 
@@ -342,7 +343,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 #define DGRAD_ROW(symbol, T)                                                   \
-    const struct kern_functions symbol = {                                     \
+    KERN_FUNCTIONS(symbol) = {                                                 \
         .supports = supports,                                                  \
         .estimate = estimate,                                                  \
         .variants = variants,                                                  \

@@ -383,7 +383,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 #define STRIPS_ROW(symbol, T)                                                  \
-    const struct kern_functions symbol = {                                     \
+    KERN_FUNCTIONS(symbol) = {                                                 \
         .supports = state_supports<struct strips_state, read_problem>,         \
         .prepare = state_prepare<struct strips_state, read_problem, declare>,  \
         .launch = launch<T>,                                                   \

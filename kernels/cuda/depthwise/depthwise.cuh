@@ -496,7 +496,7 @@ static int depthwise_launch(const struct kern_exec *e,
 }
 
 #define DEPTHWISE_ROW(symbol, T)                                               \
-    const struct kern_functions symbol = {                                     \
+    KERN_FUNCTIONS(symbol) = {                                                 \
         .supports = depthwise_supports,                                        \
         .estimate = depthwise_estimate,                                        \
         .variants = depthwise_variants,                                        \

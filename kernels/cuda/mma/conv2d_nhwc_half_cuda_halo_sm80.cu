@@ -318,7 +318,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 #define HALO_ROW(symbol, m, dgrad)                                             \
-    const struct kern_functions symbol = {                                     \
+    KERN_FUNCTIONS(symbol) = {                                                 \
         .supports = state_supports<struct halo_state, read_problem>,           \
         .estimate = estimate,                                                  \
         .prepare = state_prepare<struct halo_state, read_problem, declare>,    \

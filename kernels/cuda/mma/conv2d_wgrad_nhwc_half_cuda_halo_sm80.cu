@@ -322,7 +322,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 #define HALO_WGRAD_ROW(symbol, m)                                              \
-    const struct kern_functions symbol = {                                     \
+    KERN_FUNCTIONS(symbol) = {                                                 \
         .supports = state_supports<struct halo_wgrad_state, read_problem>,     \
         .estimate = estimate,                                                  \
         .prepare =                                                             \

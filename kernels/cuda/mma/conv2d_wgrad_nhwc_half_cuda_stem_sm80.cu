@@ -304,7 +304,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 #define STEM_WGRAD_ROW(symbol, m)                                              \
-    const struct kern_functions symbol = {                                     \
+    KERN_FUNCTIONS(symbol) = {                                                 \
         .supports = state_supports<struct stem_wgrad_state, read_problem>,     \
         .prepare =                                                             \
             state_prepare<struct stem_wgrad_state, read_problem, declare>,     \

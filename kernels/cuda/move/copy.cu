@@ -369,15 +369,15 @@ static int launch_form(const struct kern_exec *e, const struct kern_args *args,
     return rc < 0 ? rc : COPY_DISPATCH(a.from, a.to, run, &form, args, err);
 }
 
-const struct kern_functions copy_cuda_vec = {
+KERN_FUNCTIONS(copy_cuda_vec) = {
     .supports = supports_form<struct copy_args, find_vectors>,
     .launch = launch_form<struct copy_args, find_vectors>,
 };
-const struct kern_functions copy_cuda_transpose = {
+KERN_FUNCTIONS(copy_cuda_transpose) = {
     .supports = supports_form<struct transpose_args, find_tile>,
     .launch = launch_form<struct transpose_args, find_tile>,
 };
-const struct kern_functions copy_cuda_interleave = {
+KERN_FUNCTIONS(copy_cuda_interleave) = {
     .supports = supports_form<struct interleave_args, find_planes>,
     .launch = launch_form<struct interleave_args, find_planes>,
 };
@@ -432,7 +432,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                : walk_launch<any_element>(a, args, err);
 }
 
-const struct kern_functions copy_cuda_strided = {
+KERN_FUNCTIONS(copy_cuda_strided) = {
     .supports = supports_all,
     .launch = launch,
 };
@@ -508,7 +508,7 @@ static int launch_fill(const struct kern_exec *e, const struct kern_args *args,
 }
 
 /* Rows that are not flagged strided get aligned tensors. */
-const struct kern_functions copy_cuda_fill = {
+KERN_FUNCTIONS(copy_cuda_fill) = {
     .supports = supports_fill,
     .launch = launch_fill,
 };

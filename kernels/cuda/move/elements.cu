@@ -58,7 +58,7 @@ static int launch_gather(const struct kern_exec *e,
     });
 }
 
-const struct kern_functions gather_elements_cuda_move = {
+KERN_FUNCTIONS(gather_elements_cuda_move) = {
     .supports = supports_all,
     .launch = launch_gather,
 };
@@ -272,7 +272,7 @@ static int supports_scatter(const struct kern_problem *p,
     return 0;
 }
 
-const struct kern_functions scatter_elements_cuda_search = {
+KERN_FUNCTIONS(scatter_elements_cuda_search) = {
     .supports = supports_scatter,
     .launch = launch_scatter,
 };

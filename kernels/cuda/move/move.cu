@@ -48,7 +48,7 @@ static int launch_where(const struct kern_exec *e, const struct kern_args *args,
     });
 }
 
-const struct kern_functions where_cuda_move = {
+KERN_FUNCTIONS(where_cuda_move) = {
     .supports = supports_all,
     .launch = launch_where,
 };
@@ -106,7 +106,7 @@ static int launch_gather(const struct kern_exec *e,
     });
 }
 
-const struct kern_functions gather_cuda_move = {
+KERN_FUNCTIONS(gather_cuda_move) = {
     .supports = supports_all,
     .launch = launch_gather,
 };
@@ -214,7 +214,7 @@ static int launch_pad(const struct kern_exec *e, const struct kern_args *args,
     });
 }
 
-const struct kern_functions pad_cuda_move = {
+KERN_FUNCTIONS(pad_cuda_move) = {
     .supports = supports_all,
     .launch = launch_pad,
 };

@@ -164,7 +164,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return r < 0 ? r : resize_limits(p, why);
 }
 
-const struct kern_functions resize_cuda_table = {
+KERN_FUNCTIONS(resize_cuda_table) = {
     .supports = supports,
     .prepare = resize_prepare<struct resize_args, fill>,
     .launch = launch,

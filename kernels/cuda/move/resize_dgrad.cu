@@ -384,7 +384,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return r;
 }
 
-const struct kern_functions resize_dgrad_cuda_gather = {
+KERN_FUNCTIONS(resize_dgrad_cuda_gather) = {
     .supports = supports,
     .prepare = resize_prepare<struct gather_args, fill>,
     .launch = launch,

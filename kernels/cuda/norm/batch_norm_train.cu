@@ -334,7 +334,7 @@ static struct resident_shape resident_of(const struct kern_problem *p,
 
 CUDA_LAUNCH(launch, run, e)
 
-const struct kern_functions batch_norm_train_cuda_sums = {
+KERN_FUNCTIONS(batch_norm_train_cuda_sums) = {
     .supports = supports,
     .variants = resident_variants<resident_of>,
     .prepare = resident_prepare<resident_of, 2>,

@@ -41,15 +41,15 @@ struct prelu : pointwise_function<2> {
     }
 };
 
-const struct kern_functions scale_shift_cuda_vec = {
+KERN_FUNCTIONS(scale_shift_cuda_vec) = {
     .supports = supports_types<1, 2>,
     .launch = pointwise_launch<scale_shift, 1, 2>,
 };
-const struct kern_functions batch_norm_cuda_vec = {
+KERN_FUNCTIONS(batch_norm_cuda_vec) = {
     .supports = supports_types<1, 4>,
     .launch = pointwise_launch<batch_norm, 1, 4>,
 };
-const struct kern_functions prelu_cuda_vec = {
+KERN_FUNCTIONS(prelu_cuda_vec) = {
     .supports = supports_types<1, 1>,
     .launch = pointwise_launch<prelu, 2, 1>,
 };

@@ -130,11 +130,11 @@ static int run_dgrad(const struct kern_problem *p, const struct kern_args *args,
 CUDA_LAUNCH(launch, run, &e->problem)
 CUDA_LAUNCH(launch_dgrad, run_dgrad, &e->problem)
 
-const struct kern_functions lrn_cuda_direct = {
+KERN_FUNCTIONS(lrn_cuda_direct) = {
     .supports = supports_types<>,
     .launch = launch,
 };
-const struct kern_functions lrn_dgrad_cuda_direct = {
+KERN_FUNCTIONS(lrn_dgrad_cuda_direct) = {
     .supports = supports_types<>,
     .launch = launch_dgrad,
 };

@@ -82,7 +82,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(p->in[0].dtype, start, &a, args, err);
 }
 
-const struct kern_functions norm_cuda_block = {
+KERN_FUNCTIONS(norm_cuda_block) = {
     .supports = supports_types<1, 2>,
     .launch = launch,
 };

@@ -204,7 +204,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-const struct kern_functions binary_cuda_vec = {
+KERN_FUNCTIONS(binary_cuda_vec) = {
     .supports = supports,
     .launch = launch,
 };
@@ -279,7 +279,7 @@ static int launch_integer(const struct kern_exec *e,
     return walk_launch<integer_element>(a, args, err);
 }
 
-const struct kern_functions binary_cuda_integer = {
+KERN_FUNCTIONS(binary_cuda_integer) = {
     .supports = supports_integer,
     .launch = launch_integer,
 };

@@ -77,7 +77,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-const struct kern_functions prelu_dgrad_cuda_vec = {
+KERN_FUNCTIONS(prelu_dgrad_cuda_vec) = {
     .supports = supports_gradients,
     .launch = launch,
 };

@@ -16,7 +16,7 @@ struct unary : pointwise_function<1> {
     }
 };
 
-const struct kern_functions unary_cuda_vec = {
+KERN_FUNCTIONS(unary_cuda_vec) = {
     .supports = supports_types<>,
     .launch = pointwise_launch<unary>,
 };
@@ -95,7 +95,7 @@ static int launch_integer(const struct kern_exec *e,
     return walk_launch<integer_element>(a, args, err);
 }
 
-const struct kern_functions unary_cuda_integer = {
+KERN_FUNCTIONS(unary_cuda_integer) = {
     .supports = supports_integer,
     .launch = launch_integer,
 };

@@ -74,7 +74,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-const struct kern_functions unary_dgrad_cuda_vec = {
+KERN_FUNCTIONS(unary_dgrad_cuda_vec) = {
     .supports = supports_types<>,
     .launch = launch,
 };

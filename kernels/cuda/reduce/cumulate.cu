@@ -88,7 +88,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                               : walk_launch<real_line>(a, args, err);
 }
 
-const struct kern_functions cumulate_cuda_lines = {
+KERN_FUNCTIONS(cumulate_cuda_lines) = {
     .supports = supports,
     .launch = launch,
 };

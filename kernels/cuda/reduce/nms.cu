@@ -239,7 +239,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                   err);
 }
 
-const struct kern_functions nms_cuda_block = {
+KERN_FUNCTIONS(nms_cuda_block) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

@@ -296,7 +296,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-const struct kern_functions pool_fprop_cuda_direct = {
+KERN_FUNCTIONS(pool_fprop_cuda_direct) = {
     .supports = pool_supports<false>,
     .launch = launch,
 };

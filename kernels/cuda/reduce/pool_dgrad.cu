@@ -231,7 +231,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-const struct kern_functions pool_dgrad_cuda_gather = {
+KERN_FUNCTIONS(pool_dgrad_cuda_gather) = {
     .supports = pool_supports<true>,
     .launch = launch,
 };

@@ -375,7 +375,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-const struct kern_functions pool_dgrad_cuda_index = {
+KERN_FUNCTIONS(pool_dgrad_cuda_index) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

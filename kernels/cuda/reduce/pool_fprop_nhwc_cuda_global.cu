@@ -218,7 +218,7 @@ static int global_run(const struct kern_exec *e, const struct kern_args *args,
 
 CUDA_LAUNCH(global_launch, global_run, e)
 
-const struct kern_functions pool_fprop_nhwc_cuda_global = {
+KERN_FUNCTIONS(pool_fprop_nhwc_cuda_global) = {
     .supports = global_supports,
     .estimate = global_estimate,
     .prepare = global_prepare,

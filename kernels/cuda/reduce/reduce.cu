@@ -152,7 +152,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-const struct kern_functions reduce_cuda_block = {
+KERN_FUNCTIONS(reduce_cuda_block) = {
     .supports = supports_types<>,
     .launch = launch,
 };
@@ -234,7 +234,7 @@ static int launch_integer(const struct kern_exec *e,
     return CUDA_LAUNCHED(err);
 }
 
-const struct kern_functions reduce_cuda_integer = {
+KERN_FUNCTIONS(reduce_cuda_integer) = {
     .supports = supports_integer,
     .launch = launch_integer,
 };
@@ -340,7 +340,7 @@ static int launch_arg(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_LAUNCHED(err);
 }
 
-const struct kern_functions arg_reduce_cuda_warp = {
+KERN_FUNCTIONS(arg_reduce_cuda_warp) = {
     .supports = supports_arg,
     .launch = launch_arg,
 };

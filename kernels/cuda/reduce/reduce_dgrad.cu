@@ -215,7 +215,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-const struct kern_functions reduce_dgrad_cuda_walk = {
+KERN_FUNCTIONS(reduce_dgrad_cuda_walk) = {
     .supports = supports_types<>,
     .launch = launch,
 };

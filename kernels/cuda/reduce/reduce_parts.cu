@@ -285,7 +285,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 
 CUDA_LAUNCH(launch, run, e)
 
-const struct kern_functions reduce_cuda_parts = {
+KERN_FUNCTIONS(reduce_cuda_parts) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

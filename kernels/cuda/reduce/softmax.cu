@@ -79,7 +79,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-const struct kern_functions softmax_cuda_warp = {
+KERN_FUNCTIONS(softmax_cuda_warp) = {
     .supports = supports_types<>,
     .launch = launch,
 };

@@ -373,7 +373,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
 
 CUDA_LAUNCH(launch, run, e)
 
-const struct kern_functions squeeze_nhwc_cuda_cluster = {
+KERN_FUNCTIONS(squeeze_nhwc_cuda_cluster) = {
     .supports = supports,
     .estimate = estimate,
     .variants = variants,

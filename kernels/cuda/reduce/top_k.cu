@@ -93,7 +93,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                               : walk_launch<top_element<false>>(a, args, err);
 }
 
-const struct kern_functions top_k_cuda_rank = {
+KERN_FUNCTIONS(top_k_cuda_rank) = {
     .supports = supports,
     .launch = launch,
 };

@@ -156,7 +156,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-const struct kern_functions cross_entropy_cuda_warp = {
+KERN_FUNCTIONS(cross_entropy_cuda_warp) = {
     .supports = supports,
     .launch = launch,
 };

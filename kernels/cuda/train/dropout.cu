@@ -77,7 +77,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-const struct kern_functions dropout_cuda_philox = {
+KERN_FUNCTIONS(dropout_cuda_philox) = {
     .supports = supports,
     .launch = launch,
 };

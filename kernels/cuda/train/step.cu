@@ -100,7 +100,7 @@ static int launch_step(const struct kern_exec *e, const struct kern_args *args,
     return launch_chained(step_kernel, 1, 1, 0, args->stream, a, err);
 }
 
-const struct kern_functions step_f32_cuda_thread = {
+KERN_FUNCTIONS(step_f32_cuda_thread) = {
     .supports = supports_step,
     .launch = launch_step,
 };
@@ -287,7 +287,7 @@ static int launch_update(const struct kern_exec *e,
                           0, args->stream, a, err);
 }
 
-const struct kern_functions update_f32_cuda_vec = {
+KERN_FUNCTIONS(update_f32_cuda_vec) = {
     .supports = supports_update,
     .launch = launch_update,
 };

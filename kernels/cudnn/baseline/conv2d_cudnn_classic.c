@@ -435,7 +435,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     {                                                                          \
         return prepare_with(&name_, e, d, err);                                \
     }                                                                          \
-    const struct kern_functions conv2d_cudnn_##name_ = {                       \
+    KERN_FUNCTIONS(conv2d_cudnn_##name_) = {                                   \
         .supports = supports_##name_,                                          \
         .prepare = prepare_##name_,                                            \
         .pack = pack,                                                          \

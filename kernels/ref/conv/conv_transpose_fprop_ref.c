@@ -70,7 +70,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions conv_transpose_fprop_ref = {
+KERN_FUNCTIONS(conv_transpose_fprop_ref) = {
     .supports = ref_supports_double,
     .prepare = ref_conv_prepare,
     .launch = launch,

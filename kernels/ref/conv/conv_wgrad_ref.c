@@ -97,7 +97,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions conv_wgrad_ref = {
+KERN_FUNCTIONS(conv_wgrad_ref) = {
     .supports = ref_supports_double,
     .launch = launch,
 };

@@ -39,7 +39,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions dense_fprop_ref = {
+KERN_FUNCTIONS(dense_fprop_ref) = {
     .supports = ref_supports_double,
     .launch = launch,
 };

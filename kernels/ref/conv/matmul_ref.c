@@ -36,7 +36,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions matmul_ref = {
+KERN_FUNCTIONS(matmul_ref) = {
     .supports = ref_supports_double,
     .launch = launch,
 };

@@ -61,7 +61,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions copy_ref = {
+KERN_FUNCTIONS(copy_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -33,7 +33,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions gather_elements_ref = {
+KERN_FUNCTIONS(gather_elements_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -49,7 +49,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions gather_ref = {
+KERN_FUNCTIONS(gather_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -72,7 +72,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions pad_ref = {
+KERN_FUNCTIONS(pad_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -74,7 +74,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return r < 0 ? r : ref_supports_double(p, d, why);
 }
 
-const struct kern_functions resize_dgrad_ref = {
+KERN_FUNCTIONS(resize_dgrad_ref) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

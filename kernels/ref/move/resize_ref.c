@@ -74,7 +74,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
                     : ref_supports_double(p, d, why);
 }
 
-const struct kern_functions resize_ref = {
+KERN_FUNCTIONS(resize_ref) = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

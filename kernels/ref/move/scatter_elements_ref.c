@@ -119,7 +119,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return 0;
 }
 
-const struct kern_functions scatter_elements_ref = {
+KERN_FUNCTIONS(scatter_elements_ref) = {
     .supports = supports,
     .launch = launch,
 };

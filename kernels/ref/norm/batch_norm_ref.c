@@ -40,7 +40,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions batch_norm_ref = {
+KERN_FUNCTIONS(batch_norm_ref) = {
     .supports = ref_supports_double,
     .launch = launch,
 };

@@ -45,7 +45,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions lrn_ref = {
+KERN_FUNCTIONS(lrn_ref) = {
     .supports = ref_supports_double,
     .launch = launch,
 };

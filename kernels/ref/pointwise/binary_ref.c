@@ -108,7 +108,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions binary_ref = {
+KERN_FUNCTIONS(binary_ref) = {
     .supports = supports,
     .launch = launch,
 };

@@ -22,7 +22,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions prelu_ref = {
+KERN_FUNCTIONS(prelu_ref) = {
     .supports = ref_supports_double,
     .launch = launch,
 };

@@ -32,7 +32,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions unary_dgrad_ref = {
+KERN_FUNCTIONS(unary_dgrad_ref) = {
     .supports = ref_supports_double,
     .launch = launch,
 };

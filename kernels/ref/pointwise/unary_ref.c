@@ -178,7 +178,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions unary_ref = {
+KERN_FUNCTIONS(unary_ref) = {
     .supports = supports,
     .launch = launch,
 };

@@ -24,7 +24,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions where_ref = {
+KERN_FUNCTIONS(where_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -48,7 +48,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions arg_reduce_ref = {
+KERN_FUNCTIONS(arg_reduce_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };

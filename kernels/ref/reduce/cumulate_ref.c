@@ -65,7 +65,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions cumulate_ref = {
+KERN_FUNCTIONS(cumulate_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -163,7 +163,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions nms_ref = {
+KERN_FUNCTIONS(nms_ref) = {
     .supports = ref_supports_all,
     .prepare = prepare,
     .launch = launch,

@@ -120,7 +120,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return ref_supports_double(p, d, why);
 }
 
-const struct kern_functions pool_fprop_ref = {
+KERN_FUNCTIONS(pool_fprop_ref) = {
     .supports = supports,
     .launch = launch,
 };

@@ -109,7 +109,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions reduce_ref = {
+KERN_FUNCTIONS(reduce_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -50,7 +50,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions softmax_ref = {
+KERN_FUNCTIONS(softmax_ref) = {
     .supports = ref_supports_double,
     .launch = launch,
 };

@@ -81,7 +81,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions squeeze_ref = {
+KERN_FUNCTIONS(squeeze_ref) = {
     .supports = ref_supports_double,
     .prepare = prepare,
     .launch = launch,

@@ -104,7 +104,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions top_k_ref = {
+KERN_FUNCTIONS(top_k_ref) = {
     .supports = ref_supports_all,
     .prepare = prepare,
     .launch = launch,

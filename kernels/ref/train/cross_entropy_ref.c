@@ -102,7 +102,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions cross_entropy_ref = {
+KERN_FUNCTIONS(cross_entropy_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -29,7 +29,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions dropout_ref = {
+KERN_FUNCTIONS(dropout_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -56,7 +56,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions step_ref = {
+KERN_FUNCTIONS(step_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };

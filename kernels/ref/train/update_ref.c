@@ -108,7 +108,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_functions update_ref = {
+KERN_FUNCTIONS(update_ref) = {
     .supports = ref_supports_all,
     .launch = launch,
 };
