@@ -16,7 +16,7 @@ void weights_dict_init(struct weights_dict *dict)
     *dict = (struct weights_dict){0};
 }
 
-void weights_dict_clear(struct weights_dict *dict)
+void weights_dict_drop_entries(struct weights_dict *dict)
 {
     size_t i;
 
@@ -24,10 +24,20 @@ void weights_dict_clear(struct weights_dict *dict)
         free(dict->entry[i].name);
         constant_unref(dict->entry[i].value);
     }
-    for (i = 0; i < dict->stripped_count; i++)
-        free(dict->stripped[i].name);
     free(dict->entry);
     free(dict->slot);
+    dict->entry = NULL;
+    dict->slot = NULL;
+    dict->count = dict->capacity = dict->slots = 0;
+}
+
+void weights_dict_clear(struct weights_dict *dict)
+{
+    size_t i;
+
+    weights_dict_drop_entries(dict);
+    for (i = 0; i < dict->stripped_count; i++)
+        free(dict->stripped[i].name);
     free(dict->stripped);
     *dict = (struct weights_dict){0};
 }

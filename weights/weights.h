@@ -64,6 +64,8 @@ int weights_dict_add(struct weights_dict *dict, const char *name,
 /* NULL where absent. */
 struct constant *weights_dict_find(const struct weights_dict *dict,
                                    const char *name);
+/* Gives up all entries; what was stripped stays. */
+void weights_dict_drop_entries(struct weights_dict *dict);
 int weights_dict_strip(struct weights_dict *dict, const char *name,
                        size_t bytes, const char *why);
 
@@ -107,6 +109,7 @@ struct weights_options {
     int input_count; /* --input-shape, by position or name */
     const struct weights_input_shape *input_shape;
     bool partial; /* weights_bind() passes over what does not fit */
+    bool bare;    /* the tensors alone, even of a file that has its network */
 };
 
 struct weights_input_shape {

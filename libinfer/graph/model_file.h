@@ -22,5 +22,8 @@ int model_file_write(const struct graph *g, const char *path,
 /* Reads an architecture file: graph JSON alone. */
 int model_file_read_arch(const char *path, struct infer_error *err,
                          struct graph **out);
+/* The same of text in memory, which need not end with a NUL. */
+int model_file_parse_arch(const char *text, size_t bytes,
+                          struct infer_error *err, struct graph **out);
 
 #endif

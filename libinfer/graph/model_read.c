@@ -480,17 +480,13 @@ done:
 
 /* ---- architecture files -------------------------------------------- */
 
-/* Gives the text up once it is a tree. */
-static int parse_arch(char *text, size_t bytes, struct infer_error *err,
-                      struct graph **out)
+/* Gives the tree up once it is a graph. */
+static int arch_of_json(cJSON *json, struct infer_error *err,
+                        struct graph **out)
 {
-    cJSON *json = NULL;
     struct graph *g = NULL;
-    int rc = json_parse(text, bytes, false, err, &json);
+    int rc = graph_from_json(json, err, &g);
 
-    free(text);
-    if (rc == INFER_OK)
-        rc = graph_from_json(json, err, &g);
     cJSON_Delete(json);
     if (rc == INFER_OK)
         rc = graph_check(g, true, err);
@@ -505,16 +501,29 @@ static int parse_arch(char *text, size_t bytes, struct infer_error *err,
     return rc;
 }
 
+int model_file_parse_arch(const char *text, size_t bytes,
+                          struct infer_error *err, struct graph **out)
+{
+    cJSON *json = NULL;
+    const int rc = json_parse(text, bytes, false, err, &json);
+
+    return rc < 0 ? rc : arch_of_json(json, err, out);
+}
+
 int model_file_read_arch(const char *path, struct infer_error *err,
                          struct graph **out)
 {
+    cJSON *json = NULL;
     void *text;
     size_t bytes;
     int rc = file_read_all(path, MAX_ARCH_BYTES, err, &text, &bytes);
 
     if (rc < 0)
         return rc;
-    rc = parse_arch(text, bytes, err, out);
+    rc = json_parse(text, bytes, false, err, &json);
+    free(text); /* the tree alone is held on to */
+    if (rc == INFER_OK)
+        rc = arch_of_json(json, err, out);
     if (rc < 0)
         error_prefix(err, "%s", path);
     return rc;

@@ -39,6 +39,35 @@ for digit in 0 3 7 9; do
     expect 0 "% *$digit " "$here/infer" -m "$dir/a.infer" -k1 \
         "$pictures/$digit.png"
 done
+# The checkpoint knows its network: neither --arch nor --labels is needed.
+expect 0 'stripped' "$here/wconv" "$a" -o "$dir/own.infer"
+expect 3 '^! labels' "$here/wconv" diff "$dir/a.infer" "$dir/own.infer"
+[ "$(grep -c '^[!-+]' "$dir/out")" = 1 ] || fail 'more than labels differ'
+rm -f "$dir/own.infer"
+expect 0 'nodes *7' "$here/wconv" inspect "$a"
+expect 0 '10 test pictures.*accuracy 100' "$train" --data="$data" --evaluate \
+    --init-from="$a" -b 5
+mkdir -p "$dir/named/train"
+cp -r "$data/train/1" "$dir/named/train/hen"
+cp -r "$data/train/2" "$dir/named/train/$(printf 'd\377g')"
+sed '/fc\./s/\[10/[2/' "$src/tests/arch/tiny.json" >"$dir/two.json"
+for steps in 2 5; do
+    expect 0 "step $steps" "$train" --data="$dir/named" -b 2 --steps=$steps \
+        --arch="$dir/two.json" -o "$dir/whole.safetensors" --seed=3
+done
+expect 0 'step 2' "$train" --data="$dir/named" -b 2 --steps=2 --seed=3 \
+    --arch="$dir/two.json" -o "$dir/part.safetensors"
+expect 0 'step 5' "$train" --data="$dir/named" -b 2 --steps=5 --seed=3 \
+    --resume -o "$dir/part.safetensors"
+same "$dir/whole.safetensors" "$dir/part.safetensors"
+expect 0 'labels  *2' "$here/wconv" inspect "$dir/part.safetensors"
+expect 0 . "$here/wconv" "$dir/part.safetensors" -o "$dir/named.infer"
+expect 0 ' hen ' "$here/infer" -m "$dir/named.infer" "$pictures/1.png"
+expect 1 'no network: name one' "$train" --data="$dir/named" -o "$dir/x"
+expect 1 'digits.safetensors: does not describe its network' "$train" \
+    --data="$dir/named" --resume="$src/samples/digits/digits.safetensors"
+rm -r "$dir/named" "$dir/two.json" "$dir/whole.safetensors" \
+    "$dir/part.safetensors" "$dir/named.infer"
 expect 0 '^60,30,0.01,' tail -n 1 "$dir/a.csv"
 expect 0 'polyline' cat "$dir/a.svg"
 expect 0 '"val_accuracy":' run "$dir/x.safetensors" --steps=2 --json

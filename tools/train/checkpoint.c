@@ -14,6 +14,8 @@
 #include "kernels/base/file_write.h"
 #include "kernels/base/json.h"
 #include "kernels/base/text.h"
+#include "libinfer/graph/model_file.h"
+#include "libinfer/graph/model_layout.h"
 #include "weights/weights.h"
 
 #define NAME_BYTES 512
@@ -116,6 +118,21 @@ static int visit_all(const struct net *n, struct arrays *a, visit_fn *visit,
                   : visit(user, "train.state", 1, &size, a->state, size, err);
 }
 
+/* Constants of the network that are no parameters. */
+static const struct constant *other_constant(const struct net *n, int value)
+{
+    const struct graph_value *v = &n->g->value[value];
+
+    return v->name && v->data && n->value[value].param < 0 ? v->data : NULL;
+}
+
+static bool is_other_constant(const struct net *n, const char *name)
+{
+    const int value = graph_find_value(n->g, name);
+
+    return value >= 0 && other_constant(n, value) != NULL;
+}
+
 int checkpoint_check(const struct net *n, struct infer_error *err)
 {
     const size_t longest = NAME_BYTES - sizeof("train.momentum.");
@@ -154,14 +171,13 @@ struct writer {
     uint64_t data; /* file offset of the first tensor */
 };
 
-static int describe(void *user, const char *name, int rank, const int64_t *dim,
-                    float *data, int64_t count, struct infer_error *err)
+static int describe_tensor(struct writer *w, const char *name,
+                           enum infer_dtype dtype, int rank, const int64_t *dim,
+                           size_t bytes, struct infer_error *err)
 {
-    struct writer *w = user;
-    const size_t bytes = (size_t)count * sizeof(*data);
     cJSON *entry = cJSON_AddObjectToObject(w->header, name), *list, *shape;
 
-    cJSON_AddStringToObject(entry, "dtype", "F32");
+    cJSON_AddStringToObject(entry, "dtype", infer_dtype_name(dtype));
     shape = cJSON_AddArrayToObject(entry, "shape");
     for (int i = 0; i < rank; i++)
         cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)dim[i]));
@@ -169,10 +185,51 @@ static int describe(void *user, const char *name, int rank, const int64_t *dim,
     cJSON_AddItemToArray(list, cJSON_CreateNumber((double)w->offset));
     w->offset += bytes;
     cJSON_AddItemToArray(list, cJSON_CreateNumber((double)w->offset));
-    w->crc = (uint32_t)crc32_z(w->crc, (const unsigned char *)data, bytes);
     return has_all(entry, 3) && has_all(shape, rank) && has_all(list, 2)
                ? 0
                : error_set(err, INFER_EMEMORY, "out of memory");
+}
+
+static int describe(void *user, const char *name, int rank, const int64_t *dim,
+                    float *data, int64_t count, struct infer_error *err)
+{
+    struct writer *w = user;
+    const size_t bytes = (size_t)count * sizeof(*data);
+
+    w->crc = (uint32_t)crc32_z(w->crc, (const unsigned char *)data, bytes);
+    return describe_tensor(w, name, INFER_F32, rank, dim, bytes, err);
+}
+
+static int describe_constants(const struct net *n, struct writer *w,
+                              struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < n->g->n_values; i++) {
+        const struct constant *c = other_constant(n, i);
+
+        if (c)
+            rc = describe_tensor(w, n->g->value[i].name, c->dtype, c->rank,
+                                 c->dim, c->bytes, err);
+    }
+    return rc;
+}
+
+static int store_constants(const struct net *n, struct writer *w,
+                           struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < n->g->n_values; i++) {
+        const struct constant *c = other_constant(n, i);
+
+        if (!c)
+            continue;
+        rc = file_writer_put(w->file, w->data + w->offset, c->data, c->bytes,
+                             err);
+        w->offset += c->bytes;
+    }
+    return rc;
 }
 
 static int store(void *user, const char *name, int rank, const int64_t *dim,
@@ -273,16 +330,19 @@ static int put_header(struct writer *w, const struct checkpoint_info *info,
     cJSON *meta = cJSON_AddObjectToObject(w->header, "__metadata__");
     unsigned char length[8];
     size_t bytes, padded;
-    int rc;
+    int members = 3, rc;
 
     cJSON_AddStringToObject(meta, "train.header_crc32", NO_CRC);
     cJSON_AddStringToObject(meta, "format", "pt");
     cJSON_AddStringToObject(meta, "train", text ? text : "");
+    members += info->graph != NULL;
+    if (info->graph)
+        cJSON_AddStringToObject(meta, MODEL_KEY_GRAPH, info->graph);
+    members += info->kernels != NULL;
     if (info->kernels)
         cJSON_AddStringToObject(meta, "train.kernels", info->kernels);
-    header = text && has_all(meta, info->kernels ? 4 : 3)
-                 ? cJSON_PrintUnformatted(w->header)
-                 : NULL;
+    header = text && has_all(meta, members) ? cJSON_PrintUnformatted(w->header)
+                                            : NULL;
     cJSON_free(text);
     digits = header ? find_crc(header, strlen(header)) : NULL;
     if (!digits) {
@@ -322,10 +382,14 @@ static int write_file(const char *path, const struct net *n, struct arrays *a,
     w.crc = (uint32_t)crc32_z(0, NULL, 0);
     rc = visit_all(n, a, describe, &w, err);
     if (rc == 0)
+        rc = describe_constants(n, &w, err);
+    if (rc == 0)
         rc = put_header(&w, info, err);
     w.offset = 0;
     if (rc == 0)
         rc = visit_all(n, a, store, &w, err);
+    if (rc == 0)
+        rc = store_constants(n, &w, err);
     cJSON_Delete(w.header);
     if (rc == 0)
         return file_writer_commit(&file, err);
@@ -553,7 +617,9 @@ static int read_metadata(const char *path, struct infer_error *err,
     return rc;
 }
 
-int checkpoint_kernels(const char *path, struct infer_error *err, char **out)
+/* A text of __metadata__, to be freed; NULL if it has none of that key. */
+static int read_text(const char *path, const char *key, struct infer_error *err,
+                     char **out)
 {
     cJSON *header = NULL;
     const char *text;
@@ -561,12 +627,29 @@ int checkpoint_kernels(const char *path, struct infer_error *err, char **out)
     int rc = read_header(path, err, &sealed, &header);
 
     *out = NULL;
-    text = rc == 0 ? json_string(json_member(header, "__metadata__"),
-                                 "train.kernels")
-                   : NULL;
+    text =
+        rc == 0 ? json_string(json_member(header, "__metadata__"), key) : NULL;
     if (text && !(*out = strdup(text)))
         rc = error_set(err, INFER_EMEMORY, "out of memory");
     cJSON_Delete(header);
+    return rc;
+}
+
+int checkpoint_kernels(const char *path, struct infer_error *err, char **out)
+{
+    return read_text(path, "train.kernels", err, out);
+}
+
+int checkpoint_graph(const char *path, struct infer_error *err,
+                     struct graph **out)
+{
+    char *text;
+    int rc = read_text(path, MODEL_KEY_GRAPH, err, &text);
+
+    *out = NULL;
+    if (rc == 0 && text)
+        rc = model_file_parse_arch(text, strlen(text), err, out);
+    free(text);
     return rc;
 }
 
@@ -580,6 +663,8 @@ static int take_all(struct net *n, const struct weights_dict *dict,
 
     if (rc == 0)
         rc = visit_all(n, &a, take, &r, err);
+    for (size_t i = 0; rc == 0 && i < dict->count; i++)
+        r.used += is_other_constant(n, dict->entry[i].name);
     if (rc == 0)
         rc = check_taken(&r, err);
     if (rc == 0 && r.crc != crc)
@@ -606,6 +691,7 @@ int checkpoint_read(const char *path, struct net *n, checkpoint_judge *judge,
 
     weights_options_init(&options);
     options.from = "safetensors";
+    options.bare = true;
     rc = weights_read(path, &options, err, &import);
     if (rc < 0)
         return rc; /* names the file */

@@ -13,9 +13,12 @@
  *      "info_crc32": hex of the other values}
  * and, first in __metadata__, "train.header_crc32": hex of the header's text,
  * with its padding, and zeros in place of these eight digits.  Version 1 had
- * none. and, where kernels were chosen by measurement, those choices under
- * "train.kernels", a document like the tuning cache.  Random numbers follow
- * from seed and position, so there is no other state.
+ * none.  "infer.graph" is the network with the names of its classes, as JSON:
+ * wconv needs no --arch.  Constants that are not trained are tensors under
+ * their own names; resuming passes over them.  Where kernels were chosen by
+ * measurement, those choices are under "train.kernels", a document like the
+ * tuning cache.  Random numbers follow from seed and position, so there is no
+ * other state.
  */
 #ifndef TOOLS_TRAIN_CHECKPOINT_H
 #define TOOLS_TRAIN_CHECKPOINT_H
@@ -35,6 +38,7 @@ struct checkpoint_info {
     char rule[32];       /* optimizer */
     const char *kernels; /* measured kernel choices, stored in an entry of their
                             own; NULL: none */
+    const char *graph;   /* JSON of the network; NULL: none */
 };
 
 /* Checks that a file can hold the network's weights under their names, before
@@ -58,5 +62,10 @@ int checkpoint_read(const char *path, struct net *n, checkpoint_judge *judge,
 /* The file's kernel choices, to be freed; *out is NULL if it has none. EFORMAT,
  * EIO. */
 int checkpoint_kernels(const char *path, struct infer_error *err, char **out);
+
+/* The network that the file describes, without weights; *out is NULL if it
+ * describes none, as files before 0.2 do.  EFORMAT, EIO. */
+int checkpoint_graph(const char *path, struct infer_error *err,
+                     struct graph **out);
 
 #endif

@@ -10,10 +10,10 @@
 
 const char train_usage[] =
     "usage: train --arch=FILE|NAME --data=DIR -o OUT.safetensors [options]\n"
-    "       train --resume --arch=... --data=... -o OUT.safetensors [options]\n"
+    "       train --resume --data=DIR -o OUT.safetensors [options]\n"
     "\n"
     "Trains a classifier through the kernels that infer runs.  The checkpoint\n"
-    "goes straight into wconv, with the same --arch.\n";
+    "goes straight into wconv.\n";
 
 /* ---- values -------------------------------------------------------- */
 

@@ -65,7 +65,7 @@ static int check_needed(const struct cli *cli, const struct train_request *q)
 {
     int rc = 0;
 
-    if (!q->arch && !q->init_from) {
+    if (!q->arch && !q->init_from && !q->resume_given) {
         cli_error(cli, "no network: name one with --arch (see --list-archs)");
         rc = -1;
     }

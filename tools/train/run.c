@@ -182,9 +182,10 @@ static int write_checkpoint(struct train_run *r, const char *path,
                                    .accumulate = q->accumulate,
                                    .pictures = r->train.count,
                                    .best = r->best_accuracy,
-                                   .kernels = r->kernels};
+                                   .kernels = r->kernels,
+                                   .graph = r->graph};
 
-    text_escape(info.arch, sizeof(info.arch), q->arch ? q->arch : "");
+    memcpy(info.arch, r->arch, sizeof(info.arch));
     snprintf(info.rule, sizeof(info.rule), "%s", q->rule);
     return checkpoint_write(path, r->net, &info, err);
 }

@@ -49,6 +49,7 @@ static int read_weights(const struct train_request *q, struct infer_error *err,
 
     weights_options_init(&options);
     options.partial = true; /* report_taken() reports what is left out */
+    options.bare = q->arch != NULL;
     rc = weights_read(q->init_from, &options, err, &import);
     if (rc < 0)
         return rc;
@@ -74,6 +75,20 @@ static int read_weights(const struct train_request *q, struct infer_error *err,
     return 0;
 }
 
+/* The network of the checkpoint to resume. */
+static int read_resumed(const char *path, struct infer_error *err,
+                        struct graph **out)
+{
+    int rc = checkpoint_graph(path, err, out);
+
+    if (rc == 0 && !*out)
+        rc = error_set(err, INFER_EARGUMENT,
+                       "does not describe its network: name it with --arch");
+    if (rc < 0)
+        error_prefix(err, "%s", path);
+    return rc;
+}
+
 /* A new graph with that many classes (0: the default). */
 static int open_graph(const struct train_request *q, int classes,
                       struct infer_error *err, struct graph **out)
@@ -84,7 +99,8 @@ static int open_graph(const struct train_request *q, int classes,
         return row->build(row, classes, err, out);
     if (q->arch)
         return arch_open(q->arch, NULL, err, out);
-    return read_weights(q, err, out);
+    return q->init_from ? read_weights(q, err, out)
+                        : read_resumed(q->resume, err, out);
 }
 
 /* ---- the network --------------------------------------------------- */
@@ -138,6 +154,11 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
         o.exchange = NULL;
         o.update = o.average = false;
         o.momentum = o.second = false;
+    }
+    rc = check ? 0 : train_describe(r, g, err);
+    if (rc < 0) {
+        graph_free(g);
+        return rc;
     }
     rc = net_new(g, &o, err, out);
     if (rc == INFER_EMEMORY)
@@ -337,6 +358,8 @@ static int resume(struct train_run *r, struct infer_error *err)
     r->step = r->last_saved = info.step;
     r->saved_in = path;
     r->best_accuracy = info.best;
+    if (!r->request->arch)
+        memcpy(r->arch, info.arch, sizeof(r->arch));
     return log_resume(&r->log, info.step, err);
 }
 
@@ -425,6 +448,7 @@ int train_open(struct train_run *r, struct infer_error *err)
     int rc = open_device(r, err);
 
     r->last_saved = -1;
+    text_escape(r->arch, sizeof(r->arch), q->arch ? q->arch : "");
     log_init(&r->log, q->log, q->plot);
     if (rc == 0)
         rc = try_outputs(r, err);
@@ -459,6 +483,7 @@ void train_close(struct train_run *r)
     loader_free(r->val_loader);
     net_free(r->net);
     cJSON_free(r->kernels);
+    cJSON_free(r->graph);
     tuner_close(r->tuner);
     exchange_close(r->exchange);
     data_close(&r->train);

@@ -71,7 +71,9 @@ struct train_run {
     struct exchange *exchange; /* NULL: one process */
     struct device device;
     struct tuner *tuner;
-    char *kernels; /* its choices as JSON, for checkpoints; NULL: none */
+    char *kernels;  /* its choices as JSON, for checkpoints; NULL: none */
+    char *graph;    /* the network as JSON, for checkpoints */
+    char arch[256]; /* name of the network, for checkpoints */
     struct data_set train, val; /* val.count 0: none */
     struct graph_preprocess preprocess;
     struct net *net;
@@ -103,6 +105,12 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
 /* First weights: random ones, then those of a file. */
 int train_first_weights(struct train_run *r, struct net *n,
                         struct infer_error *err);
+
+/* describe.c: sets r->graph from the graph of the run, as it is before
+ * net_new() takes it, with the names of the classes where the pictures have
+ * names. */
+int train_describe(struct train_run *r, const struct graph *g,
+                   struct infer_error *err);
 
 /* choice.c: the run's network with the kernels that --tune chooses. */
 int train_choose(struct train_run *r, enum infer_dtype dtype, int64_t batch,

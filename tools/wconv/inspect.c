@@ -166,7 +166,9 @@ static void print_summary(const struct weights_network *s)
         for (v = 0; v < g->n_outputs; v++)
             print_value("output", &g->value[g->output[v]]);
         wconv_print_pictures(g, "pictures",
-                             s->bytes > 0 ? "model file" : "architecture");
+                             s->import.format != NULL ? "file"
+                             : s->bytes > 0           ? "model file"
+                                                      : "architecture");
         printf("%-8s %d\n", "nodes", g->n_nodes);
         for (v = 0; v < g->n_values; v++)
             tensors += g->value[v].data != NULL;

@@ -6,7 +6,10 @@
  *     8      header: JSON, padded with spaces
  *     8 + n  elements of all tensors, without gaps or overlaps
  *
- * and model.safetensors.index.json, which names the files of a model that was
+ * Metadata "infer.graph", the JSON of an architecture file, makes a network of
+ * bare tensors (train's checkpoints have it).
+ *
+ * And model.safetensors.index.json, which names the files of a model that was
  * split into several.
  *
  * Untrusted: the ranges of the tensors must tile the buffer exactly; shards
@@ -22,6 +25,9 @@
 #include "kernels/base/error.h"
 #include "kernels/base/json.h"
 #include "kernels/base/memory_size.h"
+#include "libinfer/graph/model_file.h"
+#include "libinfer/graph/model_layout.h"
+#include "weights/arch.h"
 #include "weights/bytes.h"
 #include "weights/external.h"
 #include "weights/numpy/numpy.h"
@@ -224,8 +230,10 @@ static int add_tensors(struct blob *blob, uint64_t start,
     return rc;
 }
 
+/* *graph, where it is not NULL, is the text of the network that the file
+ * describes, to be freed; or NULL. */
 static int read_one(struct blob *blob, struct infer_error *err,
-                    struct weights_import *out)
+                    struct weights_import *out, char **graph)
 {
     struct safetensors_header header;
     uint64_t n;
@@ -252,6 +260,10 @@ static int read_one(struct blob *blob, struct infer_error *err,
     snprintf(out->detail, sizeof out->detail, "%zu tensors%s%s",
              out->dict.count, header.detail[0] ? ", format " : "",
              header.detail);
+    if (rc == 0 && graph) {
+        *graph = header.graph;
+        header.graph = NULL;
+    }
     safetensors_header_clear(&header);
     return rc;
 }
@@ -281,7 +293,7 @@ static int read_shard(const char *index_path, const char *name,
                                &blob);
     if (rc == 0) {
         out->bytes += blob->bytes;
-        rc = read_one(blob, err, out);
+        rc = read_one(blob, err, out, NULL);
         blob_unref(blob);
     }
     error_prefix(rc < 0 ? err : NULL, "shard '%s'", name);
@@ -382,14 +394,35 @@ static int read_index(struct weights_file *file, struct infer_error *err,
     return rc;
 }
 
+/* Weights that bring their network along, as train's checkpoints do. */
+static int read_described(const char *text, struct infer_error *err,
+                          struct weights_import *out)
+{
+    int rc = model_file_parse_arch(text, strlen(text), err, &out->graph);
+
+    if (rc == 0)
+        rc = weights_bind(out->graph, &out->dict, NULL, err);
+    if (rc < 0)
+        error_prefix(err, MODEL_KEY_GRAPH);
+    else
+        weights_dict_drop_entries(&out->dict);
+    return rc;
+}
+
 static int read(struct weights_file *file,
                 const struct weights_options *options, struct infer_error *err,
                 struct weights_import *out)
 {
-    (void)options;
+    char *graph = NULL;
+    int rc;
+
     if (is_index(file->blob))
         return read_index(file, err, out);
-    return read_one(file->blob, err, out);
+    rc = read_one(file->blob, err, out, &graph);
+    if (rc == 0 && graph && !options->arch && !options->bare)
+        rc = read_described(graph, err, out);
+    free(graph);
+    return rc;
 }
 
 const struct weights_format weights_format_safetensors = {

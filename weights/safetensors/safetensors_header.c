@@ -18,6 +18,7 @@
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
+#include "libinfer/graph/model_layout.h"
 #include "weights/bytes.h"
 #include "weights/pytorch/pickle_text.h"
 #include "weights/weights.h"
@@ -274,6 +275,16 @@ static int take_entry(struct cursor *c, struct safetensors_entry *e)
     return expect(c, '}');
 }
 
+/* The network that the tensors are of. */
+static int take_graph(struct cursor *c, const char *text)
+{
+    if (c->header->graph)
+        return bad(c, "a second " MODEL_KEY_GRAPH);
+    c->header->graph = strdup(text);
+    return c->header->graph ? 0
+                            : error_set(c->err, INFER_EMEMORY, "out of memory");
+}
+
 /* {"key": "text", ...}; what "format" says goes into the report. */
 static int take_metadata(struct cursor *c)
 {
@@ -289,6 +300,9 @@ static int take_metadata(struct cursor *c)
         if (strcmp(c->header->names + key, "format") == 0)
             snprintf(c->header->detail, sizeof c->header->detail, "%.64s",
                      c->header->names + value);
+        if (strcmp(c->header->names + key, MODEL_KEY_GRAPH) == 0 &&
+            (rc = take_graph(c, c->header->names + value)) < 0)
+            return rc;
         c->header->names_bytes = key;
     } while (bytes_take_char(c->text, c->bytes, &c->at, ','));
     return expect(c, '}');
@@ -374,5 +388,6 @@ void safetensors_header_clear(struct safetensors_header *header)
 {
     free(header->entry);
     free(header->names);
+    free(header->graph);
     *header = (struct safetensors_header){0};
 }

@@ -22,6 +22,7 @@ struct safetensors_header {
     char *names;
     size_t names_bytes, names_capacity;
     char detail[96]; /* "format" of __metadata__, if any */
+    char *graph;     /* "infer.graph" of it, the JSON of a network; or NULL */
 };
 
 /* Parses the whole header strictly; shapes and ranges are only read, not

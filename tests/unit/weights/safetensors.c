@@ -464,6 +464,76 @@ TEST(test_published)
     weights_import_clear(&import);
 }
 
+/* ---- weights that describe their network --------------------------- */
+
+#define DENSE_GRAPH                                                            \
+    "{\\\"infer\\\":1,\\\"name\\\":\\\"n\\\",\\\"inputs\\\":[{\\\"name\\\":"   \
+    "\\\"x\\\","                                                               \
+    "\\\"dtype\\\":\\\"F32\\\",\\\"shape\\\":[-1,2]}],\\\"nodes\\\":[{"        \
+    "\\\"name\\\":\\\""                                                        \
+    "d\\\",\\\"op\\\":\\\"dense\\\",\\\"in\\\":[\\\"x\\\",\\\"a\\\"],"         \
+    "\\\"out\\\":[\\\""                                                        \
+    "y\\\"]}],\\\"outputs\\\":[\\\"y\\\"],\\\"labels\\\":[\\\"cat\\\","        \
+    "\\\"dog\\\",\\\""                                                         \
+    "hen\\\"],\\\"weights\\\":{\\\"a\\\":{\\\"dtype\\\":\\\"F32\\\","          \
+    "\\\"shape\\\":[" SHAPE "]}}}"
+#define DESCRIBED(graph)                                                       \
+    "{\"__metadata__\":{\"format\":\"pt\",\"infer.graph\":\"" graph "\"},"     \
+    "\"a\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},"       \
+    "\"train.state\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[24,"   \
+    "28]}}"
+
+TEST(test_described)
+{
+    static const unsigned char data[28];
+    struct weights_options options;
+    struct weights_import import;
+    struct infer_error err;
+    struct maker m = {0};
+
+#define SHAPE "3,2"
+    make_file(&m, DESCRIBED(DENSE_GRAPH), data, sizeof data);
+    assert_int_equal(help_read(ST, m.data, m.bytes, &err, &import), 0);
+    assert_non_null(import.graph);
+    assert_int_equal(import.graph->n_labels, 3);
+    assert_int_equal(import.graph->n_nodes, 1);
+    assert_non_null(
+        import.graph->value[graph_find_value(import.graph, "a")].data);
+    assert_int_equal(import.dict.count, 0);
+    assert_int_equal(import.dict.stripped_count, 1); /* train.state */
+    weights_import_clear(&import);
+    /* An architecture of the caller's, or the tensors alone. */
+    for (int i = 0; i < 2; i++) {
+        struct weights_file file = {.path = "memory"};
+        unsigned char *copy = malloc(m.bytes);
+
+        weights_options_init(&options);
+        options.bare = i == 0;
+        options.arch = i == 0 ? NULL : "resnet18";
+        assert_non_null(copy);
+        memcpy(copy, m.data, m.bytes);
+        file.blob = blob_new(copy, m.bytes);
+        weights_import_init(&import);
+        assert_int_equal(ST->read(&file, &options, &err, &import), 0);
+        assert_null(import.graph);
+        assert_int_equal(import.dict.count, 2);
+        weights_import_clear(&import);
+        blob_unref(file.blob);
+    }
+    help_truncate(ST, m.data, m.bytes);
+    help_flip(ST, m.data, m.bytes);
+    maker_clear(&m);
+    refused(DESCRIBED("[}"), 28, "infer.graph");
+    refused(DESCRIBED("{}"), 28, "infer.graph");
+    refused(
+        "{\"__metadata__\":{\"infer.graph\":\"{}\",\"infer.graph\":\"{}\"}}", 0,
+        "a second infer.graph");
+#undef SHAPE
+#define SHAPE "3,4"
+    refused(DESCRIBED(DENSE_GRAPH), 28, "infer.graph");
+#undef SHAPE
+}
+
 /* What weights_read() does before and around the readers. */
 TEST(test_file_kinds)
 {
@@ -522,7 +592,7 @@ int main(void)
         cmocka_unit_test(test_entries),   cmocka_unit_test(test_tiling),
         cmocka_unit_test(test_length),    cmocka_unit_test(test_large),
         cmocka_unit_test(test_shards),    cmocka_unit_test(test_file_kinds),
-        cmocka_unit_test(test_published),
+        cmocka_unit_test(test_published), cmocka_unit_test(test_described),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
