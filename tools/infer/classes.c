@@ -15,6 +15,12 @@ const char *tool_label(const struct tool_run *run, int64_t class)
     return infer_model_label(run->model, (int)class);
 }
 
+int tool_label_count(const struct tool_run *run)
+{
+    return run->labels.count > 0 ? run->labels.count
+                                 : infer_model_label_count(run->model);
+}
+
 /* Probabilities of one row: the row itself after a softmax or sigmoid, else its
  * softmax. */
 static void to_probabilities(double *p, int64_t n)
@@ -34,6 +40,15 @@ static void to_probabilities(double *p, int64_t n)
         sum += p[i] = exp(p[i] - max);
     for (i = 0; i < n; i++)
         p[i] /= sum;
+}
+
+void tool_probabilities(const struct infer_array *out, int64_t row, double *p)
+{
+    const int64_t n = array_count(out) / out->dim[0];
+
+    for (int64_t i = 0; i < n; i++)
+        p[i] = scalar_load(out->dtype, out->data, row * n + i);
+    to_probabilities(p, n);
 }
 
 /* Indices of the k largest values, best first; ties keep their order. */
@@ -93,8 +108,35 @@ static void add_json(const struct tool_run *run, cJSON *list, const char *path,
     cJSON_AddItemToArray(list, item);
 }
 
+static void count_same(struct tool_run *run, int64_t class)
+{
+    if (run->same_count > 0 && run->same_class != class)
+        run->two_classes = true;
+    run->same_class = class;
+    run->same_count++;
+}
+
+/* Fewer pictures are of one class often enough. */
+#define SAME_PICTURES 5
+
+void tool_note_same(const struct tool_run *run)
+{
+    const char *label;
+
+    if (run->two_classes || run->same_count < SAME_PICTURES ||
+        run->cli->verbosity < 0)
+        return;
+    label = tool_label(run, run->same_class);
+    cli_error(run->cli,
+              "note: all %zu pictures are shown as class %" PRId64
+              "%s%s; if they are not, the preprocessing may be wrong: "
+              "--try-presets compares some",
+              run->same_count, run->same_class, label ? " " : "",
+              label ? label : "");
+}
+
 /* Prints the best classes of row `row` of the first output. */
-int tool_show_classes(const struct tool_run *run, const struct infer_array *out,
+int tool_show_classes(struct tool_run *run, const struct infer_array *out,
                       int64_t row, const char *path, struct infer_error *err)
 {
     int64_t i, n = array_count(out) / out->dim[0];
@@ -112,6 +154,7 @@ int tool_show_classes(const struct tool_run *run, const struct infer_array *out,
             p[i] = scores[i] = scalar_load(out->dtype, out->data, row * n + i);
         to_probabilities(p, n);
         k = best_classes(scores, n, k, best);
+        count_same(run, k > 0 ? best[0] : -1);
         if (run->result != NULL)
             add_json(run, run->result, path, scores, p, best, k);
         else
@@ -128,9 +171,7 @@ void tool_note_classes(const struct tool_run *run,
                        const struct infer_array *out)
 {
     const int64_t classes = array_count(out) / out->dim[0];
-    const int labels = run->labels.count > 0
-                           ? run->labels.count
-                           : infer_model_label_count(run->model);
+    const int labels = tool_label_count(run);
     int i, wide = 0;
 
     if (labels > 0 && labels != classes && run->cli->verbosity >= 0)

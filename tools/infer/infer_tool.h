@@ -51,6 +51,8 @@ struct tool_request {
     bool tolerance;    /* --atol or --rtol was given */
     double atol, rtol; /* rtol < 0: not given */
     const char *dump_layers;
+    const char *evaluate; /* a folder or a list; NULL: no */
+    bool try_presets;
     bool doctor; /* print what this machine offers and end */
 };
 
@@ -67,6 +69,10 @@ struct tool_run {
     bool task_known;
     char **written; /* files of --output so far */
     size_t n_written;
+    struct evaluation *evaluation; /* with --evaluate */
+    int64_t same_class;            /* the best of the last picture */
+    size_t same_count;             /* pictures shown as classes */
+    bool two_classes;              /* not all of them were shown as one */
     cJSON *result;           /* with --json: what tool_report() is to print */
     const char *result_name; /* NULL: an object that takes more members */
 };
@@ -103,10 +109,16 @@ struct tool_list {
  * first line names a file).  "-" is added as it is: standard input. */
 int tool_list_add(struct tool_list *list, const char *path,
                   struct infer_error *err);
+/* Adds one path as it is. */
+int tool_list_append(struct tool_list *list, const char *path,
+                     struct infer_error *err);
 void tool_list_clear(struct tool_list *list);
 
 /* ---- pictures.c ---------------------------------------------------- */
 
+/* *info is the input if that is one picture of float values.  EARGUMENT. */
+int tool_check_input(const struct infer_model *model,
+                     struct infer_tensor_info *info, struct infer_error *err);
 /* Creates the session for pictures; on a GPU its input is 8-bit pixels. */
 int tool_pictures_open(struct tool_run *run, struct infer_error *err);
 /* Runs all pictures in batches and shows what the network says of each.
@@ -119,13 +131,27 @@ int tool_run_pictures(struct tool_run *run, const struct tool_list *list,
 
 /* The label of a class, from --labels or the model; NULL: it has none. */
 const char *tool_label(const struct tool_run *run, int64_t class);
+/* How many labels there are. */
+int tool_label_count(const struct tool_run *run);
+/* The scores of row `row` as probabilities: the row itself after a softmax,
+ * else its softmax.  p has room for all classes. */
+void tool_probabilities(const struct infer_array *out, int64_t row, double *p);
 /* Prints the best classes of row `row` of an output. */
-int tool_show_classes(const struct tool_run *run, const struct infer_array *out,
+int tool_show_classes(struct tool_run *run, const struct infer_array *out,
                       int64_t row, const char *path, struct infer_error *err);
 /* Notes on standard error: an unequal number of labels, or an output that does
  * not look like class scores. */
 void tool_note_classes(const struct tool_run *run,
                        const struct infer_array *out);
+/* Notes after several pictures that all were shown as one class. */
+void tool_note_same(const struct tool_run *run);
+
+/* ---- try_presets.c ------------------------------------------------- */
+
+/* Runs the pictures with each preset of preprocessing and prints the best class
+ * of each. */
+int tool_try_presets(struct tool_run *run, const struct tool_list *list,
+                     struct infer_error *err);
 
 /* ---- tasks.c ------------------------------------------------------- */
 

@@ -14,8 +14,8 @@
 /* Limit of nested folders. */
 #define MAX_DEPTH 16
 
-static int list_append(struct tool_list *list, const char *path,
-                       struct infer_error *err)
+int tool_list_append(struct tool_list *list, const char *path,
+                     struct infer_error *err)
 {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? 2 * list->capacity : 64;
@@ -161,7 +161,7 @@ static int add_lines(struct tool_list *list, FILE *f, const char *path,
         if (!called && stat(line + skip, &st) < 0)
             return not_a_list(path, number, err);
         called = true;
-        rc = list_append(list, line + skip, err);
+        rc = tool_list_append(list, line + skip, err);
     }
     return rc;
 }
@@ -214,7 +214,7 @@ static int unreadable(struct tool_list *list, const char *path,
                       bool inside_folder, struct infer_error *err)
 {
     if (inside_folder)
-        return list_append(list, path, err);
+        return tool_list_append(list, path, err);
     return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
 }
 
@@ -253,7 +253,7 @@ static int add_path(struct tool_list *list, const char *path, int depth,
         return unreadable(list, path, inside_folder, err);
     head = read_head(f);
     if (is_picture(&head))
-        rc = list_append(list, path, err);
+        rc = tool_list_append(list, path, err);
     else if (!inside_folder) /* other files of a folder are passed over */
         rc = add_other(list, f, &head, path, err);
     fclose(f);
@@ -266,7 +266,7 @@ int tool_list_add(struct tool_list *list, const char *path,
     struct stat st;
 
     if (strcmp(path, "-") == 0)
-        return list_append(list, path, err);
+        return tool_list_append(list, path, err);
     if (path[0] == '@' && path[1] != '\0' && stat(path, &st) < 0)
         return add_list(list, path + 1, err);
     return add_path(list, path, 0, false, err);

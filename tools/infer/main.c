@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* infer: run a model file on pictures or arrays, time it, check it. */
-#include "tools/infer/infer_tool.h"
+#include "tools/infer/evaluate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 static const char usage[] =
     "usage: infer -m MODEL PICTURE|FOLDER|@LIST|-... [-o FILE|DIR] [options]\n"
     "       infer -m MODEL --load-inputs=x:in.npy --export-output=out.npy\n"
+    "       infer -m MODEL --evaluate=DIR|LIST\n"
     "       infer -m MODEL --bench [-b N]\n"
     "       infer --doctor\n"
     "\n"
@@ -178,6 +179,13 @@ static const struct cli_option options[] = {
      TO(rtol), GIVEN(tolerance)},
     {"dump-layers", 0, CLI_TEXT, "DIR", "every tensor as .npy",
      TO(dump_layers)},
+    {"evaluate", 0, CLI_TEXT, "DIR|LIST",
+     "accuracy on pictures of known classes: DIR/CLASS/..., or \"PATH CLASS\" "
+     "lines",
+     TO(evaluate)},
+    {"try-presets", 0, CLI_FLAG, NULL,
+     "the best class of each picture with every preset of wconv",
+     TO(try_presets)},
     {"doctor", 0, CLI_FLAG, NULL, "what this machine offers", TO(doctor)},
     {NULL}};
 
@@ -289,6 +297,8 @@ static int run_mode(struct tool_run *run, const struct tool_list *list,
         rc = tool_compare(run, err);
     else if (r->bench)
         rc = tool_bench(run, err);
+    else if (r->try_presets)
+        rc = tool_try_presets(run, list, err);
     else if (list->count > 0)
         rc = tool_run_pictures(run, list, err);
     else
@@ -351,13 +361,15 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     if (rc == INFER_OK)
         rc = infer_model_open(r->model, err, &run.model);
     if (rc == INFER_OK && r->compare == NULL)
-        rc = n_paths > 0 && !r->bench
+        rc = (n_paths > 0 && !r->bench && !r->try_presets) || r->evaluate
                  ? tool_pictures_open(&run, err)
                  : infer_session_create(run.model, &r->session, err,
                                         &run.session);
     run.load_seconds = cli_now() - start;
     if (rc == INFER_OK && r->labels != NULL)
         rc = labels_read(r->labels, err, &run.labels);
+    if (rc == INFER_OK && r->evaluate != NULL)
+        rc = evaluate_list(&run, &list, err);
     for (i = 0; rc == INFER_OK && i < n_paths; i++)
         rc = tool_list_add(&list, paths[i], err);
     if (rc == INFER_OK && n_paths > 0 && list.count == 0)
@@ -370,6 +382,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     cJSON_Delete(run.result);
     tool_list_clear(&list);
     labels_clear(&run.labels);
+    evaluate_free(run.evaluation);
     while (run.n_written > 0)
         free(run.written[--run.n_written]);
     free(run.written);
@@ -381,8 +394,9 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
 
 /* Refuses options without effect in the requested mode; all are reported. */
 static int check_request(const struct cli *cli, const struct tool_request *r,
-                         bool pictures)
+                         bool list)
 {
+    const bool pictures = list || r->evaluate != NULL;
     const bool compare = r->compare != NULL;
     const struct {
         bool given, fits;
@@ -399,6 +413,16 @@ static int check_request(const struct cli *cli, const struct tool_request *r,
         {r->task != NULL, pictures, "--task is for pictures"},
         {r->output != NULL, pictures, "--output is for pictures"},
         {r->limits_given, pictures, "--score and --iou are for pictures"},
+        {r->evaluate, !list, "--evaluate names its pictures itself"},
+        {r->evaluate, !r->bench && !compare && !r->try_presets,
+         "--evaluate, --bench, --compare and --try-presets exclude each other"},
+        {r->evaluate || r->try_presets,
+         r->output == NULL && !r->top_given && !r->dump_layers,
+         "--output, --topk and --dump-layers show single pictures: not with "
+         "--evaluate and --try-presets"},
+        {r->try_presets, pictures && !r->bench && !compare && !cli->json,
+         "--try-presets takes pictures, and neither --bench, --compare nor "
+         "--json"},
         {r->layers, compare, "--layers goes with --compare"},
         {r->tolerance, compare, "--atol and --rtol go with --compare"},
         {r->timing, r->bench,
@@ -474,7 +498,7 @@ static int infer(int argc, char **argv)
         cli_error(&cli, "no model: add -m FILE (see --help)");
         code = CLI_USAGE;
     } else if (count == 0 && !r.bench && r.n_load == 0 && r.compare == NULL &&
-               r.dump_layers == NULL) {
+               r.dump_layers == NULL && r.evaluate == NULL) {
         cli_error(&cli, "nothing to run on: name pictures, --load-inputs or "
                         "--bench (see --help)");
         code = CLI_USAGE;

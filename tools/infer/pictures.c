@@ -7,7 +7,9 @@
 #include "kernels/base/scalar.h"
 #include "libinfer/device/device.h"
 #include "libinfer/model/model.h"
+#include "tools/infer/evaluate.h"
 #include "tools/infer/reader.h"
+#include "tools/preprocess.h"
 
 /* Pictures read ahead. */
 #define MAX_AHEAD 512
@@ -82,15 +84,19 @@ static int run_batch(struct tool_run *run, struct batch *b,
         const struct tool_shown shown = {list->path[b->picture[i]],
                                          &b->source[i], hw, b->in.dim[0], i};
 
-        rc = run->task.kind == TASK_CLASSIFY
-                 ? tool_show_classes(run, &b->out.item[0], i, shown.path, err)
-                 : tool_show(run, &b->out, &shown, err);
+        if (run->evaluation != NULL)
+            rc = evaluate_picture(run, &b->out.item[0], i, b->picture[i], err);
+        else
+            rc = run->task.kind == TASK_CLASSIFY
+                     ? tool_show_classes(run, &b->out.item[0], i, shown.path,
+                                         err)
+                     : tool_show(run, &b->out, &shown, err);
     }
     return rc;
 }
 
-static int check_input(const struct infer_model *model,
-                       struct infer_tensor_info *info, struct infer_error *err)
+int tool_check_input(const struct infer_model *model,
+                     struct infer_tensor_info *info, struct infer_error *err)
 {
     if (infer_model_input_count(model) != 1)
         return error_set(err, INFER_EARGUMENT,
@@ -120,7 +126,12 @@ int tool_pictures_open(struct tool_run *run, struct infer_error *err)
 {
     const struct tool_request *r = run->request;
     struct infer_tensor_info info;
-    int rc = check_input(run->model, &info, err);
+    char text[256];
+    int rc = tool_check_input(run->model, &info, err);
+
+    if (rc == INFER_OK && preprocess_text(model_graph(run->model), "model file",
+                                          text, sizeof(text)))
+        cli_verbose(run->cli, "pictures: %s", text);
 
     if (rc == INFER_OK && !on_cpu(r) && info.dtype == INFER_F32)
         rc = infer_model_take_pixels(run->model, 0, err, &run->pixels);
@@ -232,7 +243,7 @@ int tool_run_pictures(struct tool_run *run, const struct tool_list *list,
     struct infer_tensor_info info;
     struct course c = {.list = list};
     int64_t limit = run->request->batch > 0 ? run->request->batch : 1;
-    int rc = check_input(run->model, &info, err);
+    int rc = tool_check_input(run->model, &info, err);
 
     if (rc < 0)
         return rc;
@@ -255,6 +266,10 @@ int tool_run_pictures(struct tool_run *run, const struct tool_list *list,
     if (rc == INFER_OK)
         rc = run_course(run, &info, &c, limit, err);
     reader_stop(c.reader);
+    if (rc == INFER_OK && run->evaluation != NULL)
+        rc = evaluate_report(run, err);
+    if (rc == INFER_OK)
+        tool_note_same(run);
     if (rc == INFER_OK && c.unread > 0)
         rc = error_set(err, INFER_EFORMAT,
                        "%zu of %zu pictures could not be read", c.unread,

@@ -59,6 +59,12 @@ int tool_find_task(struct tool_run *run, const struct arrays *out,
         rc = error_set(err, INFER_EARGUMENT,
                        "--output: classes are no picture (--task names what "
                        "the outputs are)");
+    if (rc == INFER_OK && run->task.kind != TASK_CLASSIFY &&
+        (run->evaluation != NULL || run->request->try_presets))
+        rc = error_set(err, INFER_EARGUMENT,
+                       "--evaluate and --try-presets are for classes, not for "
+                       "the task %s",
+                       task_words[run->task.kind]);
     run->task_known = rc == INFER_OK;
     return rc;
 }

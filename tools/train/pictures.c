@@ -47,16 +47,20 @@ static int open_data(struct train_run *r, const struct data_wish *wish,
                      struct infer_error *err)
 {
     const struct train_request *q = r->request;
+    const char *val = q->val ? q->val : q->data;
     int rc = data_open(q->data, DATA_TRAIN, wish, err, &r->train);
 
+    /* Only the names of the classes count. */
+    if (rc == DATA_ABSENT && q->evaluate)
+        rc = data_open(val, DATA_TEST, wish, err, &r->train);
     if (rc == 0)
         rc = check_size(&r->train, wish, err);
     if (rc != 0)
         return rc < 0 ? rc : INFER_EFORMAT;
-    rc = data_open(q->val ? q->val : q->data, DATA_TEST, wish, err, &r->val);
-    /* --val may also name test pictures without parts. */
-    if (rc == DATA_ABSENT && q->val)
-        rc = data_open(q->val, DATA_TRAIN, wish, err, &r->val);
+    rc = data_open(val, DATA_TEST, wish, err, &r->val);
+    /* --val, and --data of --evaluate, may also be pictures without parts. */
+    if (rc == DATA_ABSENT && (q->val || q->evaluate))
+        rc = data_open(val, DATA_TRAIN, wish, err, &r->val);
     if (rc == DATA_ABSENT && !q->val) {
         if (r->cli->verbosity >= 0)
             cli_error(r->cli,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "tools/preprocess.h"
 #include "tools/wconv/wconv.h"
 
 void wconv_preprocess_init(struct wconv_preprocess *p)
@@ -58,42 +59,13 @@ int wconv_set_std(struct cli *cli, const struct cli_option *o,
 int wconv_set_preset(struct cli *cli, const struct cli_option *o,
                      const char *word, void *user)
 {
-    static const char *const words[] = {"imagenet", "caffe", "unit",
-                                        "signed",   "raw",   NULL};
-    static const float unit = 1.0f / 255;
-    static const struct {
-        float scale, mean[3], std[3];
-        enum graph_color color;
-        int resize, channels;
-    } preset[] = {
-        {unit,
-         {0.485f, 0.456f, 0.406f},
-         {0.229f, 0.224f, 0.225f},
-         GRAPH_RGB,
-         256,
-         3},
-        {1, {104, 117, 123}, {1, 1, 1}, GRAPH_BGR, 256, 3},
-        {unit, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0, 1},
-        {1 / 127.5f, {1, 1, 1}, {1, 1, 1}, GRAPH_RGB, 0, 1},
-        {1, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0, 1},
-    };
     struct wconv_preprocess *p = &((struct wconv_request *)user)->preprocess;
-    int i, which = cli_word(word, words);
+    const int which = cli_word(word, preprocess_presets);
 
     (void)cli, (void)o;
     if (which < 0)
         return CLI_BAD;
-    p->stored.scale = preset[which].scale;
-    for (i = 0; i < 3; i++) {
-        p->stored.mean[i] = preset[which].mean[i];
-        p->stored.std[i] = preset[which].std[i];
-    }
-    p->means = preset[which].channels;
-    p->stds = preset[which].channels;
-    p->stored.color = preset[which].color;
-    p->stored.resize = preset[which].resize;
-    p->stored.policy =
-        p->stored.resize ? GRAPH_RESIZE_SHORTER : GRAPH_RESIZE_EXACT;
+    p->means = p->stds = preprocess_set_preset(which, &p->stored);
     p->resized = p->stored.resize != 0;
     return 0;
 }
@@ -207,48 +179,11 @@ int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
 
 /* ---- in words ------------------------------------------------------ */
 
-/* "0.485,0.456,0.406", or one number for equal ones; n of them. */
-static void print_numbers(const char *what, const float *x, int n)
-{
-    bool equal = true;
-
-    for (int i = 1; i < n; i++)
-        equal = equal && x[i] == x[0];
-    printf(", %s ", what);
-    for (int i = 0; i < (equal ? 1 : n); i++)
-        printf("%s%.6g", i ? "," : "", (double)x[i]);
-}
-
-static void print_stored(const struct graph_preprocess *p, int channels)
-{
-    static const char *const policies[] = {"exact size", "shorter side",
-                                           "letterbox", "no resizing"};
-    static const char *const colors[] = {"RGB", "BGR", "gray"};
-    static const char *const filters[] = {"bilinear", "nearest", "bicubic"};
-    const int n = channels > 4 ? 4 : channels;
-
-    printf("%s", policies[p->policy]);
-    if (p->policy == GRAPH_RESIZE_SHORTER && p->resize > 0)
-        printf(" %d", p->resize);
-    printf(" (%s), %s, scale %.6g", filters[p->filter], colors[p->color],
-           (double)p->scale);
-    print_numbers("mean", p->mean, n);
-    print_numbers("std", p->std, n);
-}
-
 void wconv_print_pictures(const struct graph *g, const char *what,
                           const char *source)
 {
-    const struct graph_value *x = g->n_inputs ? &g->value[g->input[0]] : NULL;
+    char text[256];
 
-    if (x == NULL || x->rank != 4 || (x->dim[1] != 1 && x->dim[1] != 3))
-        return;
-    cli_print("%s ", what);
-    if (g->preprocess[0].present) {
-        print_stored(&g->preprocess[0], (int)x->dim[1]);
-        cli_print(" (%s)\n", source);
-    } else {
-        printf("%s of 0 to 1 assumed: nothing is stated\n",
-               x->dim[1] == 1 ? "gray values" : "RGB");
-    }
+    if (preprocess_text(g, source, text, sizeof(text)))
+        cli_print("%s %s\n", what, text);
 }

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --try-presets: pictures through every preset of preprocessing, since a wrong
+ * one gives wrong classes without an error. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "kernels/base/error.h"
+#include "libinfer/model/model.h"
+#include "tools/infer/infer_tool.h"
+#include "tools/preprocess.h"
+
+/* A picture through the network: the best class and its probability. */
+struct guess {
+    int64_t class;
+    double probability;
+};
+
+static int run_one(struct tool_run *run, struct infer_array *in,
+                   struct infer_error *err, struct guess *out)
+{
+    struct arrays outputs = {0};
+    const int64_t *hw = in->dim + 2;
+    double *p = NULL;
+    int rc = infer_session_prepare(run->session, in, 1, err);
+
+    if (rc == INFER_OK)
+        rc = tool_make_outputs(run->session, run->model, &outputs, err);
+    if (rc == INFER_OK)
+        rc = tool_find_task(run, &outputs, hw, in->dim[0], err);
+    if (rc == INFER_OK)
+        rc = infer_session_run(run->session, in, 1, outputs.item, outputs.count,
+                               err);
+    if (rc == INFER_OK) {
+        const struct infer_array *y = &outputs.item[0];
+        const int64_t n = array_count(y) / y->dim[0];
+
+        p = malloc((size_t)n * sizeof *p);
+        if (p == NULL) {
+            rc = error_set(err, INFER_EMEMORY, "out of memory");
+        } else {
+            tool_probabilities(y, 0, p);
+            *out = (struct guess){0, p[0]};
+            for (int64_t i = 1; i < n; i++)
+                if (p[i] > out->probability)
+                    *out = (struct guess){i, p[i]};
+        }
+    }
+    free(p);
+    arrays_clear(&outputs);
+    return rc;
+}
+
+/* The input for one picture as `model` prepares it.  A fixed batch is filled
+ * with zeros. */
+static int make_input(const struct infer_model *model,
+                      const struct infer_image *image, struct infer_error *err,
+                      struct infer_array *in)
+{
+    struct infer_tensor_info info;
+    int64_t dim[4];
+    int rc;
+
+    infer_model_input(model, 0, &info);
+    dim[0] = info.dim[0] > 0 ? info.dim[0] : 1;
+    dim[1] = info.dim[1];
+    preprocess_open_size(preprocess_of(model_graph(model), 0), image, &dim[2],
+                         &dim[3]);
+    for (int i = 2; i < 4; i++)
+        if (info.dim[i] > 0)
+            dim[i] = info.dim[i];
+    *in =
+        (struct infer_array){.name = info.name, .dtype = INFER_F32, .rank = 4};
+    for (int i = 0; i < 4; i++)
+        in->dim[i] = dim[i];
+    rc = array_alloc("input", info.name, in, err);
+    if (rc == INFER_OK)
+        rc = infer_model_preprocess(model, 0, image, dim + 2, in->data,
+                                    in->bytes / (size_t)dim[0], err);
+    return rc;
+}
+
+static void print_guess(const struct tool_run *run, const char *name,
+                        const struct guess *g)
+{
+    const char *label = tool_label(run, g->class);
+
+    cli_print("  %-10s %6.2f%%  %5" PRId64 "  %s\n", name, 100 * g->probability,
+              g->class, label ? label : "");
+}
+
+static int try_one(struct tool_run *run, const struct infer_model *model,
+                   const struct infer_image *image, const char *name,
+                   struct infer_error *err)
+{
+    struct infer_array in = {0};
+    struct guess guess;
+    int rc = make_input(model, image, err, &in);
+
+    if (rc == INFER_OK)
+        rc = run_one(run, &in, err, &guess);
+    if (rc == INFER_OK)
+        print_guess(run, name, &guess);
+    free(in.data);
+    return rc;
+}
+
+/* The model with another preprocessing. */
+static int preset_model(const struct infer_model *model, int which,
+                        struct infer_error *err, struct infer_model **out)
+{
+    struct graph *g = graph_copy(model_graph(model));
+    struct graph_preprocess *p;
+
+    *out = NULL;
+    if (g == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    p = &g->preprocess[0];
+    if (!p->present)
+        *p = *preprocess_of(g, 0);
+    p->present = true;
+    if (preprocess_set_preset(which, p) > g->value[g->input[0]].dim[1]) {
+        graph_free(g);
+        return INFER_OK; /* a preset of colours for a gray input */
+    }
+    if (g->value[g->input[0]].dim[1] == 1)
+        p->color = GRAPH_GRAY;
+    return model_from_graph(g, err, out);
+}
+
+static int try_all(struct tool_run *run, const char *path,
+                   struct infer_error *err)
+{
+    struct infer_image image = {0};
+    int rc =
+        infer_image_load(path, (uint64_t)run->request->max_pixels, err, &image);
+
+    if (rc < 0)
+        return rc;
+    cli_print("%s\n", path);
+    rc = try_one(run, run->model, &image, "as stored", err);
+    for (int k = 0; rc == INFER_OK && preprocess_presets[k] != NULL; k++) {
+        struct infer_model *model;
+
+        rc = preset_model(run->model, k, err, &model);
+        if (rc == INFER_OK && model != NULL)
+            rc = try_one(run, model, &image, preprocess_presets[k], err);
+        infer_model_close(&model);
+    }
+    infer_image_free(&image);
+    return rc;
+}
+
+int tool_try_presets(struct tool_run *run, const struct tool_list *list,
+                     struct infer_error *err)
+{
+    struct infer_tensor_info info;
+    char text[256];
+    int rc = tool_check_input(run->model, &info, err);
+
+    if (rc == INFER_OK && preprocess_text(model_graph(run->model), "model file",
+                                          text, sizeof text))
+        cli_print("as stored: %s\n", text);
+    for (size_t i = 0; rc == INFER_OK && i < list->count; i++)
+        rc = try_all(run, list->path[i], err);
+    if (rc == INFER_OK && run->cli->verbosity >= 0)
+        cli_print("wconv MODEL -o MODEL --preset=NAME stores the right one\n");
+    return rc;
+}

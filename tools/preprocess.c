@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Preprocessing of pictures by name and in words. */
+#include "tools/preprocess.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- presets ------------------------------------------------------- */
+
+#define UNIT (1.0f / 255)
+
+const char *const preprocess_presets[] = {"imagenet", "caffe", "unit",
+                                          "signed",   "raw",   NULL};
+
+static const struct {
+    float scale, mean[3], std[3];
+    enum graph_color color;
+    int resize, channels;
+} preset[] = {
+    {UNIT,
+     {0.485f, 0.456f, 0.406f},
+     {0.229f, 0.224f, 0.225f},
+     GRAPH_RGB,
+     256,
+     3},
+    {1, {104, 117, 123}, {1, 1, 1}, GRAPH_BGR, 256, 3},
+    {UNIT, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0, 1},
+    {1 / 127.5f, {1, 1, 1}, {1, 1, 1}, GRAPH_RGB, 0, 1},
+    {1, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0, 1},
+};
+
+int preprocess_set_preset(int which, struct graph_preprocess *p)
+{
+    p->scale = preset[which].scale;
+    for (int i = 0; i < 3; i++) {
+        p->mean[i] = preset[which].mean[i];
+        p->std[i] = preset[which].std[i];
+    }
+    p->color = preset[which].color;
+    p->resize = preset[which].resize;
+    p->policy = p->resize ? GRAPH_RESIZE_SHORTER : GRAPH_RESIZE_EXACT;
+    return preset[which].channels;
+}
+
+/* ---- in words ------------------------------------------------------ */
+
+struct words {
+    char *out;
+    size_t bytes, used;
+};
+
+static void add(struct words *w, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void add(struct words *w, const char *fmt, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(w->out + w->used, w->bytes - w->used, fmt, args);
+    va_end(args);
+    if (n > 0)
+        w->used += (size_t)n;
+    if (w->used >= w->bytes)
+        w->used = w->bytes - 1;
+}
+
+/* "0.485,0.456,0.406", or one number for equal ones; n of them. */
+static void add_numbers(struct words *w, const char *what, const float *x,
+                        int n)
+{
+    bool equal = true;
+
+    for (int i = 1; i < n; i++)
+        equal = equal && x[i] == x[0];
+    add(w, ", %s ", what);
+    for (int i = 0; i < (equal ? 1 : n); i++)
+        add(w, "%s%.6g", i ? "," : "", (double)x[i]);
+}
+
+static void add_stored(struct words *w, const struct graph_preprocess *p,
+                       int channels)
+{
+    static const char *const policies[] = {"exact size", "shorter side",
+                                           "letterbox", "no resizing"};
+    static const char *const colors[] = {"RGB", "BGR", "gray"};
+    static const char *const filters[] = {"bilinear", "nearest", "bicubic"};
+    const int n = channels > 4 ? 4 : channels;
+
+    add(w, "%s", policies[p->policy]);
+    if (p->policy == GRAPH_RESIZE_SHORTER && p->resize > 0)
+        add(w, " %d", p->resize);
+    add(w, " (%s), %s, scale %.6g", filters[p->filter], colors[p->color],
+        (double)p->scale);
+    add_numbers(w, "mean", p->mean, n);
+    add_numbers(w, "std", p->std, n);
+}
+
+bool preprocess_text(const struct graph *g, const char *source, char *out,
+                     size_t bytes)
+{
+    const struct graph_value *x = g->n_inputs ? &g->value[g->input[0]] : NULL;
+    struct words w = {.out = out, .bytes = bytes};
+
+    if (x == NULL || x->rank != 4 || (x->dim[1] != 1 && x->dim[1] != 3))
+        return false;
+    if (g->preprocess[0].present) {
+        add_stored(&w, &g->preprocess[0], (int)x->dim[1]);
+        add(&w, " (%s)", source);
+    } else {
+        add(&w, "%s of 0 to 1 assumed: nothing is stated",
+            x->dim[1] == 1 ? "gray values" : "RGB");
+    }
+    return true;
+}

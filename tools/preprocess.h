@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Preprocessing of pictures by name and in words. */
+#ifndef TOOLS_PREPROCESS_H
+#define TOOLS_PREPROCESS_H
+
+#include "libinfer/graph/graph.h"
+
+/* imagenet, caffe, unit, signed, raw; NULL-terminated. */
+extern const char *const preprocess_presets[];
+
+/* Sets scale, mean, std, colour, policy and resize of *p to those of a preset,
+ * an index of preprocess_presets; the rest stays.  Returns how many channels it
+ * is for: 3, or 1 for any number. */
+int preprocess_set_preset(int which, struct graph_preprocess *p);
+
+/* What the first input expects of pictures and, in brackets, who says so, or
+ * that 0 to 1 is assumed: "shorter side 256 (bilinear), RGB, ... (options)".
+ * False, and nothing, where that input is no picture (N,C,H,W with 1 or 3
+ * channels). */
+bool preprocess_text(const struct graph *g, const char *source, char *out,
+                     size_t bytes);
+
+#endif
