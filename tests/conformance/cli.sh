@@ -199,6 +199,16 @@ expect 0 . "$kbench" all -m "$dir/$odd" --threads=1 --rounds=1 --backends=ref \
     --html="$dir/odd.infer"
 expect 0 'caf..xE9' cat "$dir/odd.infer"
 rm "$dir/$odd"
+# ---- kbench: multipliers
+expect 0 'worst operands *1.5 x 1.5 = 2$' "$kbench" multiplier mitchell-7
+expect 0 'broken-array-M-C' "$kbench" multiplier --list
+expect 0 . "$kbench" multiplier mbm-5 --axm="$dir/mbm.axm"
+expect 0 '"commutative":	true' "$kbench" multiplier "$dir/mbm.axm" --json
+rm "$dir/mbm.axm"
+expect 2 'no table of a multiplier' "$kbench" multiplier "$model"
+expect 1 'takes M from 1 to 11' "$kbench" multiplier exact-12
+expect 1 'axm takes one' "$kbench" multiplier exact-1 exact-2 --axm="$dir/x.axm"
+expect 1 'no multiplier is given' "$kbench" multiplier
 # ---- kbench: words that do not go together, and runs that show nothing
 expect 1 'figures of their own' "$kbench" -m lenet5 -n4
 # shellcheck disable=SC2086

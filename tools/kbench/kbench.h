@@ -317,6 +317,10 @@ double kb_cpu_copy(int threads, size_t bytes);
 
 /* ---- reports ------------------------------------------------------- */
 
+/* "kbench multiplier": prints the errors of approximate multipliers and writes
+ * their tables.  The body of cli_main(). */
+int kb_multiplier(int argc, char **argv);
+
 struct kb_machine {
     char device[128], host[128], system[128], date[64];
     char software[160]; /* versions that matter */

@@ -13,6 +13,7 @@ static const char usage[] =
     "       kbench conv -c4 -H32 -R3 --pad=1 --sweep n=1,4,16 --sweep "
     "k=1:16:x4\n"
     "       kbench [conv|dense|pool|all] --model=FILE|ARCHITECTURE -b 1,8,32\n"
+    "       kbench multiplier FILE|NAME... [--axm=FILE]\n"
     "\n"
     "Verifies each kernel that supports a problem against the reference, then\n"
     "times it: ours, the baselines of cuDNN or oneDNN with all their engines,\n"
@@ -43,5 +44,7 @@ static int kbench(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    return cli_main("kbench", argc, argv, kbench);
+    const bool multiplier = argc > 1 && strcmp(argv[1], "multiplier") == 0;
+
+    return cli_main("kbench", argc, argv, multiplier ? kb_multiplier : kbench);
 }

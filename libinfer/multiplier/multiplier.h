@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Multipliers that need not be exact: tables of their products, from files or
+ * from formulas.
+ *
+ *     formulas.def, formulas.c   built-in formulas, a row each
+ *     read.c, lists.c, axm.c     files, recognised by their content
+ *     measure.c                  errors of a table
+ */
+#ifndef LIBINFER_MULTIPLIER_MULTIPLIER_H
+#define LIBINFER_MULTIPLIER_MULTIPLIER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "include/infer.h"
+
+enum multiplier_kind {
+    /* Numbers with 8 exponent bits and `bits` mantissa bits, 1 to 11.  Entries
+     * are those of kernels/base/product_table.h. */
+    MULTIPLIER_FLOAT,
+    /* Integers of `bits` bits, 2 to 8.  Entries are products; operands are
+     * their low bits, so that -1 of 8 bits is 255. */
+    MULTIPLIER_INTEGER
+};
+
+#define MULTIPLIER_NAME 64
+
+struct multiplier {
+    enum multiplier_kind kind;
+    int bits;
+    bool is_signed; /* of integers */
+    char name[MULTIPLIER_NAME];
+    const char *form; /* what it was read from, in words */
+    uint32_t crc;     /* CRC-32 of the table as .axm holds it */
+    /* 4^bits entries; that of a (first operand) and b is table[a << bits | b].
+     */
+    int32_t *table;
+};
+
+/* Entries of the table. */
+size_t multiplier_entries(const struct multiplier *m);
+/* A table of zeros; NULL when out of memory. */
+struct multiplier *multiplier_new(enum multiplier_kind kind, int bits);
+void multiplier_free(struct multiplier *m); /* NULL is fine */
+/* Sets the name: letters, digits, '.', '-' and '_' of the text, '_' for what
+ * else is there. */
+void multiplier_set_name(struct multiplier *m, const char *text, size_t bytes);
+/* Sets the CRC after the table was filled. */
+void multiplier_seal(struct multiplier *m);
+
+/* The operand values of an index: of integers the value, of floating point the
+ * significand, 1 <= v < 2. */
+double multiplier_operand(const struct multiplier *m, int index);
+/* Product by the table, of floating point that of the significands. */
+double multiplier_product(const struct multiplier *m, int a, int b);
+
+/* A formula by its name ("mitchell-7"), else a file.  A file of a formula's
+ * name needs a folder before it ("./mitchell-7").  EARGUMENT: neither; EIO,
+ * EFORMAT, EMEMORY.  *out: multiplier_free(). */
+int multiplier_open(const char *text, struct infer_error *err,
+                    struct multiplier **out);
+/* A formula.  EARGUMENT with all formulas in the text if there is none of the
+ * name or a parameter is out of its range. */
+int multiplier_named(const char *name, struct infer_error *err,
+                     struct multiplier **out);
+/* One line a formula, i from 0; NULL after the last. */
+const char *multiplier_formula(int i, const char **help);
+/* A file's content.  path: for its name and messages. */
+int multiplier_read(const char *path, const void *data, size_t bytes,
+                    struct infer_error *err, struct multiplier **out);
+
+/* Writes our own form (axm.c states its layout). */
+int multiplier_write(const struct multiplier *m, const char *path,
+                     struct infer_error *err);
+
+/* Errors over all pairs of operands, each counted once.  Those of floating
+ * point are of the product of two significands, in [1, 4). */
+struct multiplier_errors {
+    double rate;          /* share of pairs with a wrong product */
+    double mean;          /* bias: mean of table - exact */
+    double mean_absolute; /* mean of |table - exact| */
+    double worst;         /* table - exact of the largest size ... */
+    int worst_a, worst_b; /* ... and where: the first such indices */
+    /* |table - exact| / |exact| where exact is not 0 */
+    double mean_relative, worst_relative;
+    double relative_bias; /* mean of (table - exact) / |exact| */
+    bool commutative;
+};
+void multiplier_measure(const struct multiplier *m,
+                        struct multiplier_errors *out);
+
+/* ---- the forms of files -------------------------------------------- */
+
+/* Whether all bytes are text. */
+bool multiplier_is_text(const unsigned char *data, size_t bytes);
+/* Lists of numbers: a C array, or rows of a text file. */
+int multiplier_read_list(const char *path, const unsigned char *data,
+                         size_t bytes, struct infer_error *err,
+                         struct multiplier **out);
+bool multiplier_is_axm(const unsigned char *data, size_t bytes);
+int multiplier_read_axm(const char *path, const unsigned char *data,
+                        size_t bytes, struct infer_error *err,
+                        struct multiplier **out);
+/* Fills an integer table from 4^bits numbers in rows of the first operand,
+ * whose order the file does not state: that order and signedness of which the
+ * products are nearest to exact ones.  EFORMAT: a number is no product. */
+int multiplier_orient(struct multiplier *m, const int64_t *number,
+                      const char *path, struct infer_error *err);
+
+#endif
