@@ -609,7 +609,7 @@ bool cli_seconds(const char *text, double *out)
     for (i = 0; i < sizeof(units) / sizeof(*units); i++)
         if (strcmp(end, units[i].unit) == 0) {
             *out = value * units[i].seconds;
-            return true;
+            return isfinite(*out);
         }
     return false;
 }

@@ -1,40 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: files of the tools that are read by name: arrays, labels, gzip
- * and idx.  The first byte chooses; the others are the file, for idx the first
- * half the pictures and the second the labels. */
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
+ * and idx.  The first byte chooses (bits 0 and 1 the kind, bit 2 whether the
+ * rest is put under gzip); the others are the file, for idx the first half the
+ * pictures and the second the labels. */
+#include <zlib.h>
 
+#include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/labels.h"
 #include "tools/npy.h"
 #include "tools/train/data/data.h"
 
-static void put(const char *path, const uint8_t *data, size_t size)
+static void read_idx(const uint8_t *data, size_t size)
 {
-    FILE *f = fopen(path, "wb");
-
-    if (!f || (size > 0 && fwrite(data, 1, size, f) != size))
-        abort();
-    fclose(f);
-}
-
-static void read_idx(const char *folder, const uint8_t *data, size_t size)
-{
+    static const char images[] = "train-images-idx3-ubyte";
+    static const char labels[] = "train-labels-idx1-ubyte";
     const struct data_wish wish = {.channels = 1, .height = 28, .width = 28};
     struct data_set set;
     struct infer_error err;
-    char images[96], labels[96];
 
-    snprintf(images, sizeof images, "%s/train-images-idx3-ubyte", folder);
-    snprintf(labels, sizeof labels, "%s/train-labels-idx1-ubyte", folder);
-    put(images, data, size / 2);
-    put(labels, data + size / 2, size - size / 2);
-    if (data_open(folder, DATA_TRAIN, &wish, &err, &set) == 0)
+    folder_put(images, data, size / 2);
+    folder_put(labels, data + size / 2, size - size / 2);
+    if (data_open(folder_path(), DATA_TRAIN, &wish, &err, &set) == 0)
         data_close(&set);
-    unlink(images);
-    unlink(labels);
+    folder_remove(images);
+    folder_remove(labels);
+}
+
+/* The bytes under gzip, in a file: no mutation gets past its CRC. */
+static void put_packed(const uint8_t *data, size_t size)
+{
+    char path[128];
+    gzFile f = gzopen(folder_file("file", path), "wb1");
+
+    if (!f || (size > 0 && gzwrite(f, data, (unsigned)size) != (int)size) ||
+        gzclose(f) != Z_OK)
+        abort();
 }
 
 static void read_one(int which, const char *path)
@@ -56,26 +57,21 @@ static void read_one(int which, const char *path)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char folder[64];
-    char path[80];
+    char path[128];
 
     if (size < 1)
         return 0;
-    if (folder[0] == '\0') {
-        snprintf(folder, sizeof folder, "%s/fuzz-data-%ld",
-                 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
-                 (long)getpid());
-    }
-    if (mkdir(folder, 0700) < 0)
-        abort();
+    folder_open();
     if ((data[0] & 3) == 3) {
-        read_idx(folder, data + 1, size - 1);
+        read_idx(data + 1, size - 1);
     } else {
-        snprintf(path, sizeof path, "%s/file", folder);
-        put(path, data + 1, size - 1);
-        read_one(data[0] & 3, path);
-        unlink(path);
+        if (data[0] & 4)
+            put_packed(data + 1, size - 1);
+        else
+            folder_put("file", data + 1, size - 1);
+        read_one(data[0] & 3, folder_file("file", path));
+        folder_remove("file");
     }
-    rmdir(folder);
+    folder_close();
     return 0;
 }

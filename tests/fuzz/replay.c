@@ -2,17 +2,68 @@
 /* Runs a fuzz target on files, where it is not built for a fuzzer: to replay
  * what a fuzzer found, and to run a corpus under another tool.  NAME.pack.gz is
  * many inputs in one file: of each its length (4 bytes, little-endian) and its
- * bytes (tests/make/fuzz_packs.py). */
+ * bytes (tests/make/fuzz_packs.py).  A target with a mutator also runs on one
+ * mutant of each input of a pack, the same ones every time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/mutate/mutate.h"
 
 #define LARGEST_INPUT (1u << 20)
 
+#pragma weak LLVMFuzzerCustomMutator
+
 static long inputs;
+
+/* ---- mutants ------------------------------------------------------- */
+
+/* In the place of libFuzzer's: a bit, a byte, an insertion or a removal. */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
+{
+    static unsigned state = 1;
+    const unsigned way = mutate_random(&state) % 4;
+    const size_t at = size > 0 ? mutate_random(&state) % size : 0;
+
+    if (size < max_size && (size == 0 || way == 0)) {
+        memmove(data + at + 1, data + at, size - at);
+        data[at] = (uint8_t)mutate_random(&state);
+        return size + 1;
+    }
+    if (size > 1 && way == 1) {
+        memmove(data + at, data + at + 1, size - at - 1);
+        return size - 1;
+    }
+    if (size > 0 && way == 2)
+        data[at] = (uint8_t)mutate_random(&state);
+    else if (size > 0)
+        data[at] ^= (uint8_t)(1u << mutate_random(&state) % 8);
+    return size;
+}
+
+/* Runs the target on a mutant of exactly its size. */
+static void run_mutant(const unsigned char *data, size_t size)
+{
+    const size_t room = size + 256;
+    unsigned char *copy = malloc(room), *mutant;
+
+    if (!copy)
+        return;
+    memcpy(copy, data, size);
+    size = LLVMFuzzerCustomMutator(copy, size, room, (unsigned)inputs);
+    if (size > room)
+        abort();
+    mutant = realloc(copy, size ? size : 1);
+    if (mutant) {
+        LLVMFuzzerTestOneInput(mutant, size);
+        inputs++;
+    }
+    free(mutant ? mutant : copy);
+}
+
+/* ---- files --------------------------------------------------------- */
 
 static int fail(const char *path, unsigned char *data)
 {
@@ -74,6 +125,8 @@ static int replay_pack(const char *path)
     while ((rc = next(pack, &data, &size)) > 0) {
         LLVMFuzzerTestOneInput(data, size);
         inputs++;
+        if (LLVMFuzzerCustomMutator)
+            run_mutant(data, size);
         free(data);
     }
     gzclose(pack);

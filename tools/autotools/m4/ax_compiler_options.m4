@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# AX_COMPILER_OPTIONS: C11, warnings, --enable-werror, --enable-sanitizers.
+# AX_COMPILER_OPTIONS: C11, warnings, --enable-werror, --enable-sanitizers,
+# --enable-thread-sanitizer, --enable-fuzzing.
 # AX_WITHOUT_WARNING(name): leaves a warning out where the compiler has it.
 # Compilers take any -Wno-... quietly, so the warning itself is tried.
 AC_DEFUN([AX_WITHOUT_WARNING], [
@@ -22,6 +23,10 @@ AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror],
 AC_ARG_ENABLE([sanitizers], [AS_HELP_STRING([--enable-sanitizers],
   [build with AddressSanitizer and UndefinedBehaviorSanitizer])],
   [], [enable_sanitizers=no])
+AC_ARG_ENABLE([thread-sanitizer], [AS_HELP_STRING([--enable-thread-sanitizer],
+  [build with ThreadSanitizer, without OpenMP and oneDNN, which are not built
+   for it])],
+  [], [enable_thread_sanitizer=no])
 AM_CFLAGS="-std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes"
 AM_CFLAGS="$AM_CFLAGS -Wmissing-prototypes -Wpointer-arith -Wundef -Wwrite-strings"
 # Bounded snprintf() into fixed buffers is meant to truncate.
@@ -33,15 +38,26 @@ AS_IF([test "$enable_sanitizers" = yes], [
   AM_CFLAGS="$AM_CFLAGS -fsanitize=address,undefined -fno-omit-frame-pointer"
   AM_CFLAGS="$AM_CFLAGS -fno-sanitize-recover=undefined"
   AM_LDFLAGS="-fsanitize=address,undefined"])
-# Fuzz targets link libFuzzer's main(): clang only.
+# Fuzz targets link libFuzzer's main(): clang only.  Where LIB_FUZZING_ENGINE is
+# set, it is linked instead, and CFLAGS choose the sanitizers (OSS-Fuzz).
 AC_ARG_ENABLE([fuzzing], [AS_HELP_STRING([--enable-fuzzing],
   [build tests/fuzz for libFuzzer, with sanitizers; needs clang])],
   [], [enable_fuzzing=no])
+AC_ARG_VAR([LIB_FUZZING_ENGINE],
+  [what fuzz targets link with --enable-fuzzing (default: libFuzzer, with
+   AddressSanitizer and UndefinedBehaviorSanitizer)])
 AS_IF([test "$enable_fuzzing" = yes], [
-  AM_CFLAGS="$AM_CFLAGS -fsanitize=fuzzer-no-link,address,undefined"
-  AM_CFLAGS="$AM_CFLAGS -fno-sanitize-recover=undefined"
-  AM_LDFLAGS="-fsanitize=address,undefined"
-  FUZZER_LDFLAGS="-fsanitize=fuzzer"])
+  AS_IF([test -n "$LIB_FUZZING_ENGINE"],
+    [FUZZER_LIBS=$LIB_FUZZING_ENGINE],
+    [AM_CFLAGS="$AM_CFLAGS -fsanitize=fuzzer-no-link,address,undefined"
+    AM_CFLAGS="$AM_CFLAGS -fno-sanitize-recover=undefined"
+    AM_LDFLAGS="-fsanitize=address,undefined"
+    FUZZER_LDFLAGS="-fsanitize=fuzzer"])])
+AS_IF([test "$enable_sanitizers$enable_thread_sanitizer" = yesyes],
+  [AC_MSG_ERROR([--enable-sanitizers and --enable-thread-sanitizer exclude each other])])
+AS_IF([test "$enable_thread_sanitizer" = yes], [
+  AM_CFLAGS="$AM_CFLAGS -fsanitize=thread -fno-omit-frame-pointer"
+  AM_LDFLAGS="-fsanitize=thread"])
 # The file in C++ gets the options that both languages have.
 AM_CXXFLAGS="-Wall -Wextra -Wshadow -Wundef"
 for ax_flag in $AM_CFLAGS; do
@@ -50,6 +66,7 @@ for ax_flag in $AM_CFLAGS; do
 done
 AC_SUBST([AM_CXXFLAGS])
 AC_SUBST([FUZZER_LDFLAGS])
+AC_SUBST([FUZZER_LIBS])
 AM_CONDITIONAL([FUZZING], [test "$enable_fuzzing" = yes])
 AM_CONDITIONAL([SANITIZERS], [test "$enable_sanitizers" = yes])
 AC_SUBST([AM_CFLAGS])

@@ -31,7 +31,7 @@ AS_IF([test "$enable_hardening" = yes], [
   AX_HARDENING_CFLAG([-fstack-clash-protection])
   AX_HARDENING_CFLAG([-fcf-protection])
   # Without optimisation glibc warns that it checks nothing.
-  AS_IF([test "$enable_sanitizers$enable_fuzzing" = nono], [
+  AS_IF([test "$enable_sanitizers$enable_thread_sanitizer$enable_fuzzing" = nonono], [
     AS_CASE([" $CFLAGS "], [*" -O0 "*], [],
       [*" -O"*], [AX_HARDENING_CFLAG(
         [-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3], [],
