@@ -32,6 +32,7 @@ static const struct {
     {"train.", "", "optimiser state"},
     {"aux1.", "", "auxiliary classifier, used in training only"},
     {"aux2.", "", "auxiliary classifier, used in training only"},
+    {"aux_classifier.", "", "auxiliary classifier, used in training only"},
     {"AuxLogits.", "", "auxiliary classifier, used in training only"},
 };
 

@@ -92,9 +92,23 @@ def cifar(name):
     return net
 
 
-def googlenet(transform_input):
-    return torchvision.models.googlenet(
+def inception(name, transform_input):
+    return getattr(torchvision.models, name)(
         aux_logits=True, transform_input=transform_input, init_weights=False)
+
+
+class Segmentation(nn.Module):
+    """The output that torchvision calls "out", with the auxiliary classifier
+    in the file."""
+
+    def __init__(self, name):
+        super().__init__()
+        more = {} if name.startswith("lraspp") else {"aux_loss": True}
+        self.net = torchvision.models.get_model(
+            name, weights=None, weights_backbone=None, **more)
+
+    def forward(self, x):
+        return self.net(x)["out"]
 
 
 TORCHVISION = (
@@ -102,11 +116,37 @@ TORCHVISION = (
     "resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d "
     "resnext101_32x8d resnext101_64x4d wide_resnet50_2 wide_resnet101_2 "
     "mobilenet_v2 efficientnet_b0 squeezenet1_0 squeezenet1_1 densenet121 "
-    "densenet161 densenet169 densenet201").split()
+    "densenet161 densenet169 densenet201 mobilenet_v3_large "
+    "mobilenet_v3_small mnasnet0_5 mnasnet0_75 mnasnet1_0 mnasnet1_3 "
+    "efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 "
+    "efficientnet_b5 efficientnet_b6 efficientnet_b7 efficientnet_v2_s "
+    "efficientnet_v2_m efficientnet_v2_l convnext_tiny convnext_small "
+    "convnext_base convnext_large regnet_x_400mf regnet_x_800mf "
+    "regnet_x_1_6gf regnet_x_3_2gf regnet_x_8gf regnet_x_16gf regnet_x_32gf "
+    "regnet_y_400mf regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf regnet_y_8gf "
+    "regnet_y_16gf regnet_y_32gf regnet_y_128gf shufflenet_v2_x0_5 "
+    "shufflenet_v2_x1_0 shufflenet_v2_x1_5 shufflenet_v2_x2_0").split()
+SEGMENTATION = (
+    "fcn_resnet50 fcn_resnet101 deeplabv3_resnet50 deeplabv3_resnet101 "
+    "deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large").split()
+VIDEO = "r3d_18 mc3_18 r2plus1d_18 s3d".split()
+
+# Height and width of the input where they are not 224.
+SIDES = {"efficientnet_b1": 240, "efficientnet_b2": 288, "efficientnet_b3": 300,
+         "efficientnet_b4": 380, "efficientnet_b5": 456, "efficientnet_b6": 528,
+         "efficientnet_b7": 600, "efficientnet_v2_s": 384,
+         "efficientnet_v2_m": 480, "efficientnet_v2_l": 480,
+         "inception_v3": 299, "inception_v3-published": 299}
+SIDES |= {name: 520 for name in SEGMENTATION}
 
 MAKERS = {name: getattr(torchvision.models, name) for name in TORCHVISION}
-MAKERS["googlenet"] = lambda: googlenet(False)
-MAKERS["googlenet-published"] = lambda: googlenet(True)
+for name in "googlenet", "inception_v3":
+    MAKERS[name] = lambda name=name: inception(name, False)
+    MAKERS[f"{name}-published"] = lambda name=name: inception(name, True)
+for name in SEGMENTATION:
+    MAKERS[name] = lambda name=name: Segmentation(name)
+for name in VIDEO:
+    MAKERS[name] = getattr(torchvision.models.video, name)
 MAKERS["lenet-300-100"] = LeNet300
 MAKERS["lenet5"] = LeNet5
 for depth in 20, 32, 44, 56, 110:
@@ -119,15 +159,18 @@ for depth in 18, 34, 50:
 def randomise(net):
     """Weights that keep signals of size one, and random statistics."""
     for module in net.modules():
-        if isinstance(module, (nn.Conv2d, nn.Linear)):
+        if isinstance(module, (nn.Conv2d, nn.Conv3d, nn.Linear)):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
             if module.bias is not None:
                 nn.init.uniform_(module.bias, -0.2, 0.2)
-        elif isinstance(module, nn.BatchNorm2d):
+        elif isinstance(module, (nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm)):
             nn.init.uniform_(module.weight, 0.5, 1.0)
             nn.init.uniform_(module.bias, -0.3, 0.3)
+        if isinstance(module, (nn.BatchNorm2d, nn.BatchNorm3d)):
             nn.init.uniform_(module.running_mean, -0.3, 0.3)
             nn.init.uniform_(module.running_var, 0.5, 2.0)
+        if hasattr(module, "layer_scale"):
+            nn.init.uniform_(module.layer_scale, 0.1, 0.5)
 
 
 def main():
@@ -140,12 +183,17 @@ def main():
             shape = (2, 1, 28, 28)
         elif name.endswith("-cifar"):
             shape = (2, 3, 32, 32)
+        elif name in VIDEO:
+            side = 224 if name == "s3d" else 112
+            shape = (1, 3, 16, side, side)
         else:
-            shape = (1, 3, 224, 224)
+            side = SIDES.get(name, 224)
+            shape = (1, 3, side, side)
         x = torch.randn(shape)
         with torch.no_grad():
             y = net(x)
-        torch.save(net.state_dict(), f"{folder}/{name}.pth")
+        state = net.net if isinstance(net, Segmentation) else net
+        torch.save(state.state_dict(), f"{folder}/{name}.pth")
         save_file({"input": x, "output": y.contiguous()},
                   f"{folder}/{name}-io.safetensors")
         print(name, float(y.abs().max()), flush=True)

@@ -78,6 +78,14 @@ struct arch_name arch_item(const char *prefix, int i)
     return n;
 }
 
+struct arch_name arch_digits(int i)
+{
+    struct arch_name n;
+
+    snprintf(n.text, sizeof(n.text), "%d", i);
+    return n;
+}
+
 struct graph_preprocess arch_imagenet(int resize)
 {
     static const float mean[3] = {0.485f, 0.456f, 0.406f};
@@ -116,15 +124,19 @@ struct graph_preprocess arch_gray(float mean, float std)
     return p;
 }
 
+int arch_input(struct arch_build *b, int rank, const int64_t *dim)
+{
+    if (b->status < 0)
+        return b->status;
+    return check(b, graph_add_input(b->g, "input", INFER_F32, rank, dim));
+}
+
 int arch_image_input(struct arch_build *b, int channels, int height, int width,
                      const struct graph_preprocess *preprocess)
 {
     const int64_t dim[4] = {-1, channels, height, width};
-    int value;
+    int value = arch_input(b, 4, dim);
 
-    if (b->status < 0)
-        return b->status;
-    value = check(b, graph_add_input(b->g, "input", INFER_F32, 4, dim));
     if (value >= 0 && preprocess)
         b->g->preprocess[b->g->n_inputs - 1] = *preprocess;
     return value;
@@ -190,28 +202,47 @@ int arch_node(struct arch_build *b, enum graph_op op, const char *name,
 
 /* ---- layers -------------------------------------------------------- */
 
-int arch_conv(struct arch_build *b, const char *name, int x, struct arch_conv c)
+int arch_conv_window(struct arch_build *b, const char *name, int x,
+                     const struct arch_window *w)
 {
-    int groups = c.groups ? c.groups : 1;
-    const int64_t dim[4] = {c.out, c.in / groups, c.kernel, c.kernel};
+    const int groups = w->groups ? w->groups : 1;
+    int64_t dim[2 + KERN_MAX_SPATIAL] = {w->out, w->in / groups};
     int in[3] = {x, -1, -1};
     struct kern_conv *conv;
     int value, node;
 
-    in[1] = arch_weight(b, arch_join(name, "weight").text, 4, dim);
-    if (c.bias)
-        in[2] = vector(b, name, "bias", c.out);
-    value = arch_node(b, GRAPH_CONV, name, in, c.bias ? 3 : 2, &node);
+    for (int i = 0; i < w->dims; i++)
+        dim[2 + i] = w->kernel[i];
+    in[1] = arch_weight(b, arch_join(name, "weight").text, 2 + w->dims, dim);
+    if (w->bias)
+        in[2] = vector(b, name, "bias", w->out);
+    value = arch_node(b, GRAPH_CONV, name, in, w->bias ? 3 : 2, &node);
     if (value < 0)
         return value;
     conv = &b->g->node[node].attr.conv.conv;
     conv->groups = groups;
-    for (int i = 0; i < 2; i++) {
-        conv->stride[i] = c.stride ? c.stride : 1;
-        conv->pad_begin[i] = c.pad;
-        conv->pad_end[i] = c.pad;
+    for (int i = 0; i < w->dims; i++) {
+        conv->stride[i] = w->stride[i] ? w->stride[i] : 1;
+        conv->dilation[i] = w->dilation[i] ? w->dilation[i] : 1;
+        conv->pad_begin[i] = w->pad[i];
+        conv->pad_end[i] = w->pad[i];
     }
     return value;
+}
+
+int arch_conv(struct arch_build *b, const char *name, int x, struct arch_conv c)
+{
+    const struct arch_window w = {.dims = 2,
+                                  .in = c.in,
+                                  .out = c.out,
+                                  .groups = c.groups,
+                                  .kernel = {c.kernel, c.kernel},
+                                  .stride = {c.stride, c.stride},
+                                  .pad = {c.pad, c.pad},
+                                  .dilation = {c.dilation, c.dilation},
+                                  .bias = c.bias};
+
+    return arch_conv_window(b, name, x, &w);
 }
 
 int arch_batch_norm(struct arch_build *b, const char *name, int x, int channels)
@@ -285,43 +316,65 @@ int arch_concat(struct arch_build *b, const int *x, int n)
     return value;
 }
 
-static int pool(struct arch_build *b, int x, enum kern_pool_kind kind,
-                int window, int stride, int pad, bool ceil_mode)
+/* window NULL: global. */
+static int pool(struct arch_build *b, int x, enum kern_pool_kind kind, int dims,
+                const int *window, const int *stride, const int *pad)
 {
-    struct graph_pool *attr;
+    struct kern_pool *attr;
     int node;
     int value = arch_node(b, GRAPH_POOL, NULL, &x, 1, &node);
 
     if (value < 0)
         return value;
-    attr = &b->g->node[node].attr.pool;
-    attr->pool.kind = kind;
-    attr->pool.count_include_pad = kind == KERN_POOL_AVERAGE;
-    attr->ceil_mode = ceil_mode;
-    for (int i = 0; i < 2; i++) {
-        attr->pool.window[i] = window;
-        attr->pool.stride[i] = stride;
-        attr->pool.dilation[i] = 1;
-        attr->pool.pad_begin[i] = pad;
-        attr->pool.pad_end[i] = pad;
+    attr = &b->g->node[node].attr.pool.pool;
+    attr->kind = kind;
+    attr->count_include_pad = kind == KERN_POOL_AVERAGE;
+    for (int i = 0; window && i < dims; i++) {
+        attr->window[i] = window[i];
+        attr->stride[i] = stride[i];
+        attr->pad_begin[i] = pad[i];
+        attr->pad_end[i] = pad[i];
     }
     return value;
+}
+
+int arch_max_pool_window(struct arch_build *b, int x, int dims,
+                         const int *window, const int *stride, const int *pad)
+{
+    return pool(b, x, KERN_POOL_MAX, dims, window, stride, pad);
 }
 
 int arch_max_pool(struct arch_build *b, int x, int window, int stride, int pad,
                   bool ceil_mode)
 {
-    return pool(b, x, KERN_POOL_MAX, window, stride, pad, ceil_mode);
+    const int windows[2] = {window, window}, strides[2] = {stride, stride};
+    const int pads[2] = {pad, pad};
+    int value = pool(b, x, KERN_POOL_MAX, 2, windows, strides, pads);
+
+    if (value >= 0)
+        b->g->node[b->g->value[value].producer].attr.pool.ceil_mode = ceil_mode;
+    return value;
 }
 
-int arch_average_pool(struct arch_build *b, int x, int window, int stride)
+int arch_average_pool(struct arch_build *b, int x, int window, int stride,
+                      int pad)
 {
-    return pool(b, x, KERN_POOL_AVERAGE, window, stride, 0, false);
+    const int windows[2] = {window, window}, strides[2] = {stride, stride};
+    const int pads[2] = {pad, pad};
+
+    return pool(b, x, KERN_POOL_AVERAGE, 2, windows, strides, pads);
+}
+
+int arch_average_pool_window(struct arch_build *b, int x, int dims,
+                             const int *window, const int *stride,
+                             const int *pad)
+{
+    return pool(b, x, KERN_POOL_AVERAGE, dims, window, stride, pad);
 }
 
 int arch_global_average_pool(struct arch_build *b, int x)
 {
-    return pool(b, x, KERN_POOL_AVERAGE, 0, 1, 0, false);
+    return pool(b, x, KERN_POOL_AVERAGE, 0, NULL, NULL, NULL);
 }
 
 int arch_flatten(struct arch_build *b, int x)
@@ -353,5 +406,81 @@ int arch_pad(struct arch_build *b, int x, const int begin[4], const int end[4])
         memcpy(b->g->node[node].attr.pad.begin, begin, 4 * sizeof(*begin));
         memcpy(b->g->node[node].attr.pad.end, end, 4 * sizeof(*end));
     }
+    return value;
+}
+
+int arch_channels(struct arch_build *b, int x, int begin, int end)
+{
+    struct graph_slice *slice;
+    int node;
+    int value = arch_node(b, GRAPH_SLICE, NULL, &x, 1, &node);
+
+    if (value < 0)
+        return value;
+    slice = &b->g->node[node].attr.slice;
+    slice->n_axes = 1;
+    slice->axis[0] = 1;
+    slice->begin[0] = begin;
+    slice->end[0] = end;
+    slice->step[0] = 1;
+    return value;
+}
+
+static int dims_node(struct arch_build *b, enum graph_op op, int x, int n,
+                     const int64_t *dim)
+{
+    int node;
+    int value = arch_node(b, op, NULL, &x, 1, &node);
+
+    if (value >= 0) {
+        b->g->node[node].attr.dims.n = n;
+        memcpy(b->g->node[node].attr.dims.dim, dim, (size_t)n * sizeof(*dim));
+    }
+    return value;
+}
+
+int arch_transpose(struct arch_build *b, int x, int n, const int64_t *order)
+{
+    return dims_node(b, GRAPH_TRANSPOSE, x, n, order);
+}
+
+int arch_reshape(struct arch_build *b, int x, int n, const int64_t *dim)
+{
+    return dims_node(b, GRAPH_RESHAPE, x, n, dim);
+}
+
+int arch_channel_norm(struct arch_build *b, const char *name, int x,
+                      int channels, float epsilon)
+{
+    static const int64_t last[4] = {0, 2, 3, 1}, first[4] = {0, 3, 1, 2};
+    int in[3] = {arch_transpose(b, x, 4, last), -1, -1};
+    int node;
+    int value;
+
+    in[1] = vector(b, name, "weight", channels);
+    in[2] = vector(b, name, "bias", channels);
+    value = arch_node(b, GRAPH_LAYER_NORM, name, in, 3, &node);
+    if (value >= 0) {
+        b->g->node[node].attr.norm.axis = -1;
+        b->g->node[node].attr.norm.epsilon = epsilon;
+    }
+    return arch_transpose(b, value, 4, first);
+}
+
+int arch_resize_like(struct arch_build *b, int x, int like)
+{
+    const int in[2] = {x, like};
+    struct graph_resize *attr;
+    int node;
+    int value = arch_node(b, GRAPH_RESIZE, NULL, in, 2, &node);
+
+    if (value < 0)
+        return value;
+    attr = &b->g->node[node].attr.resize;
+    attr->resize.mode = KERN_BILINEAR;
+    attr->resize.coord = KERN_HALF_PIXEL;
+    attr->n_sizes = 4;
+    for (int i = 0; i < 4; i++)
+        attr->size[i] = i < 2 ? 0 : GRAPH_SIZE_LIKE;
     return value;
 }

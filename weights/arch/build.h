@@ -31,6 +31,8 @@ int arch_build_end(struct arch_build *b, int output, struct graph **out);
  * that goes with the published weights. */
 int arch_image_input(struct arch_build *b, int channels, int height, int width,
                      const struct graph_preprocess *preprocess);
+/* Any other input "input". */
+int arch_input(struct arch_build *b, int rank, const int64_t *dim);
 /* ImageNet as torchvision reads it: shorter side `resize`, centre crop, RGB,
  * usual mean and deviation. */
 struct graph_preprocess arch_imagenet(int resize);
@@ -46,16 +48,28 @@ struct arch_name {
 struct arch_name arch_join(const char *prefix, const char *name);
 /* "prefix.i" */
 struct arch_name arch_item(const char *prefix, int i);
+/* "i" */
+struct arch_name arch_digits(int i);
 
-/* Attributes of a convolution; kernel and pad are those of both
- * dimensions.  0 means 1 for groups and stride. */
+/* Attributes of a convolution; kernel, stride, pad and dilation are those of
+ * both dimensions.  0 means 1 for groups, stride and dilation. */
 struct arch_conv {
     int in, out; /* channels */
     int kernel, stride, pad, groups;
     bool bias;
+    int dilation;
 };
 int arch_conv(struct arch_build *b, const char *name, int x,
               struct arch_conv c);
+/* The same for windows that differ by dimension: dims spatial dimensions (1 to
+ * 3), one entry each.  0 means 1 for groups, stride and dilation. */
+struct arch_window {
+    int dims, in, out, groups;
+    int kernel[3], stride[3], pad[3], dilation[3];
+    bool bias;
+};
+int arch_conv_window(struct arch_build *b, const char *name, int x,
+                     const struct arch_window *w);
 int arch_batch_norm(struct arch_build *b, const char *name, int x,
                     int channels);
 int arch_dense(struct arch_build *b, const char *name, int x, int in, int out);
@@ -67,8 +81,16 @@ int arch_add(struct arch_build *b, int x, int y);
 int arch_concat(struct arch_build *b, const int *x, int n);
 int arch_max_pool(struct arch_build *b, int x, int window, int stride, int pad,
                   bool ceil_mode);
-int arch_average_pool(struct arch_build *b, int x, int window, int stride);
-/* Mean of each plane; N,C,1,1. */
+/* Windows that differ by dimension, dims of them; the padding is no maximum. */
+int arch_max_pool_window(struct arch_build *b, int x, int dims,
+                         const int *window, const int *stride, const int *pad);
+/* The padding counts as zeros. */
+int arch_average_pool(struct arch_build *b, int x, int window, int stride,
+                      int pad);
+int arch_average_pool_window(struct arch_build *b, int x, int dims,
+                             const int *window, const int *stride,
+                             const int *pad);
+/* Mean of each plane; N,C,1,1 (N,C,1,1,1 for three dimensions). */
 int arch_global_average_pool(struct arch_build *b, int x);
 int arch_flatten(struct arch_build *b, int x);
 int arch_dropout(struct arch_build *b, int x, float ratio);
@@ -79,6 +101,59 @@ int arch_weight(struct arch_build *b, const char *name, int rank,
 /* A constant with data. */
 int arch_constant(struct arch_build *b, const char *name, int64_t n,
                   const float *x);
+/* Channels begin .. end - 1. */
+int arch_channels(struct arch_build *b, int x, int begin, int end);
+/* Sizes as struct graph_dims has them: 0 as the input's, -1 the rest. */
+int arch_reshape(struct arch_build *b, int x, int n, const int64_t *dim);
+int arch_transpose(struct arch_build *b, int x, int n, const int64_t *order);
+/* Layer norm over the channels of N,C,H,W, with weight and bias. */
+int arch_channel_norm(struct arch_build *b, const char *name, int x,
+                      int channels, float epsilon);
+/* Bilinear, corners not aligned, to the height and width of `like`. */
+int arch_resize_like(struct arch_build *b, int x, int like);
+
+/* ---- blocks that several families share (blocks.c) ------------------- */
+
+/* An activation between layers; NULL: none. */
+typedef int arch_activation(struct arch_build *b, int x);
+arch_activation arch_relu6, arch_silu, arch_hard_swish, arch_sigmoid,
+    arch_hard_sigmoid;
+
+/* width as torchvision and Keras round it: to the nearest multiple of 8, or
+ * the next if that is less than 0.9 of it. */
+int arch_round_channels(double width);
+/* torchvision's Conv2dNormActivation: convolution "<name>.0" padded to keep
+ * its size, batch norm "<name>.1", act.  c.pad is not read. */
+int arch_conv_norm(struct arch_build *b, const char *name, int x,
+                   struct arch_conv c, arch_activation *act);
+/* convolution "<name>.<conv>" as c says, batch norm "<name>.<bn>". */
+int arch_conv_bn(struct arch_build *b, const char *name, const char *conv,
+                 const char *bn, int x, struct arch_conv c);
+/* x times a gate a channel, computed from the means of the planes by the 1x1
+ * convolutions "<name>.fc1" and "<name>.fc2". */
+int arch_squeeze_excite(struct arch_build *b, const char *name, int x,
+                        int channels, int squeeze, arch_activation *act,
+                        arch_activation *gate);
+/* Global average, and the dense layer `name` of classes (0: 1000) outputs. */
+int arch_classifier(struct arch_build *b, const char *name, int x, int in,
+                    int classes);
+
+/* From ImageNet's mean and deviation to 0.5 and 0.5 (torchvision's
+ * transform_input). */
+int arch_transform_input(struct arch_build *b, int x);
+
+/* ---- backbones of segmentation --------------------------------------- */
+
+/* ResNet-50 or deeper, the layers that torchvision calls prefix "conv1" to
+ * "layer4": blocks of four stages; the last two stages dilated instead of
+ * strided (output stride 8).  Output: 2048 channels. */
+int arch_resnet_dilated(struct arch_build *b, const char *prefix,
+                        const int *blocks, int x);
+/* The features of MobileNetV3-Large, prefix + "0" on, the last stage dilated.
+ * Output: 960 channels; *low: the 40 channels at an eighth of the size. */
+int arch_mobilenet_v3_dilated(struct arch_build *b, const char *prefix, int x,
+                              int *low);
+
 /* Any node with one output; fill the attributes through b->g->node. */
 int arch_node(struct arch_build *b, enum graph_op op, const char *name,
               const int *in, int n_in, int *node);

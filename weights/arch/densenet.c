@@ -63,7 +63,7 @@ static int transition(struct arch_build *b, int block, int x, int *channels)
         b, arch_join(name.text, "conv").text, x,
         (struct arch_conv){.in = *channels, .out = *channels / 2, .kernel = 1});
     *channels /= 2;
-    return arch_average_pool(b, x, 2, 2);
+    return arch_average_pool(b, x, 2, 2, 0);
 }
 
 /* row->variant: layers of the four blocks, growth, channels of the stem. */

@@ -60,19 +60,6 @@ static int inception(struct arch_build *b, const struct inception *block, int x,
     return arch_concat(b, part, 4);
 }
 
-static int transform_input(struct arch_build *b, int x)
-{
-    static const float scale[3] = {0.229f / 0.5f, 0.224f / 0.5f, 0.225f / 0.5f};
-    static const float shift[3] = {
-        (0.485f - 0.5f) / 0.5f, (0.456f - 0.5f) / 0.5f, (0.406f - 0.5f) / 0.5f};
-    int in[3] = {x, -1, -1};
-    int node;
-
-    in[1] = arch_constant(b, "transform_input.scale", 3, scale);
-    in[2] = arch_constant(b, "transform_input.shift", 3, shift);
-    return arch_node(b, GRAPH_SCALE_SHIFT, "transform_input", in, 3, &node);
-}
-
 static int stem(struct arch_build *b, int x)
 {
     x = basic_conv(b, "conv1", x,
@@ -109,7 +96,7 @@ int arch_googlenet(const struct arch_row *row, int classes,
     arch_build_begin(&b, row->name, err);
     b.bn_epsilon = 1e-3f;
     x = arch_image_input(&b, 3, 224, 224, &preprocess);
-    x = stem(&b, row->variant[0] ? transform_input(&b, x) : x);
+    x = stem(&b, row->variant[0] ? arch_transform_input(&b, x) : x);
     for (int i = 0; i < 9; i++) {
         if (i == 2)
             x = arch_max_pool(&b, x, 3, 2, 0, true);

@@ -1,63 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks of inverted residual blocks: MobileNet-v2 (Sandler et al. 2018) and
- * EfficientNet-B0 (Tan and Le 2019), torchvision's names. */
+/* MobileNet-v2 (Sandler et al. 2018) and MNASNet (Tan et al. 2018), networks of
+ * inverted residual blocks; torchvision's names. */
 #include "weights/arch/build.h"
 
 int arch_mobilenet_v2(const struct arch_row *row, int classes,
                       struct infer_error *err, struct graph **out);
-int arch_efficientnet_b0(const struct arch_row *row, int classes,
-                         struct infer_error *err, struct graph **out);
+int arch_mnasnet(const struct arch_row *row, int classes,
+                 struct infer_error *err, struct graph **out);
 
 /* One stage: blocks that share a width; the first has the stride. */
 struct stage {
     int expand, kernel, stride, out, blocks;
 };
 
-/* conv "<name>.0" and batch norm "<name>.1". */
-static int conv_bn(struct arch_build *b, const char *name, int x,
-                   struct arch_conv c)
-{
-    c.pad = c.kernel / 2;
-    x = arch_conv(b, arch_join(name, "0").text, x, c);
-    return arch_batch_norm(b, arch_join(name, "1").text, x, c.out);
-}
-
 /* ---- MobileNet-v2 -------------------------------------------------- */
-
-static int relu6(struct arch_build *b, int x)
-{
-    return arch_unary(b, x, KERN_CLIP, 0, 6);
-}
-
-/* The expansion of a block and its depthwise convolution. */
-static int expand(struct arch_build *b, const char *name, int *index, int x,
-                  int in, const struct stage *s, int stride,
-                  int (*act)(struct arch_build *b, int x))
-{
-    int hidden = in * s->expand;
-
-    if (s->expand != 1)
-        x = act(b, conv_bn(b, arch_item(name, (*index)++).text, x,
-                           (struct arch_conv){
-                               .in = in, .out = hidden, .kernel = 1}));
-    return act(b, conv_bn(b, arch_item(name, (*index)++).text, x,
-                          (struct arch_conv){.in = hidden,
-                                             .out = hidden,
-                                             .kernel = s->kernel,
-                                             .stride = stride,
-                                             .groups = hidden}));
-}
 
 static int mobile_block(struct arch_build *b, const char *name, int x, int in,
                         const struct stage *s, int stride)
 {
     int hidden = in * s->expand;
     int index = 0;
-    int y = expand(b, name, &index, x, in, s, stride, relu6);
+    int y = x;
 
-    y = arch_conv(b, arch_item(name, index++).text, y,
-                  (struct arch_conv){.in = hidden, .out = s->out, .kernel = 1});
-    y = arch_batch_norm(b, arch_item(name, index).text, y, s->out);
+    if (s->expand != 1)
+        y = arch_conv_norm(
+            b, arch_item(name, index++).text, y,
+            (struct arch_conv){.in = in, .out = hidden, .kernel = 1},
+            arch_relu6);
+    y = arch_conv_norm(b, arch_item(name, index++).text, y,
+                       (struct arch_conv){.in = hidden,
+                                          .out = hidden,
+                                          .kernel = s->kernel,
+                                          .stride = stride,
+                                          .groups = hidden},
+                       arch_relu6);
+    y = arch_conv_bn(
+        b, name, arch_digits(index).text, arch_digits(index + 1).text, y,
+        (struct arch_conv){.in = hidden, .out = s->out, .kernel = 1});
     return stride == 1 && in == s->out ? arch_add(b, x, y) : y;
 }
 
@@ -74,9 +53,10 @@ int arch_mobilenet_v2(const struct arch_row *row, int classes,
 
     arch_build_begin(&b, row->name, err);
     x = arch_image_input(&b, 3, 224, 224, &preprocess);
-    x = relu6(&b, conv_bn(&b, "features.0", x,
-                          (struct arch_conv){
-                              .in = 3, .out = 32, .kernel = 3, .stride = 2}));
+    x = arch_conv_norm(
+        &b, "features.0", x,
+        (struct arch_conv){.in = 3, .out = 32, .kernel = 3, .stride = 2},
+        arch_relu6);
     for (int s = 0; s < 7; s++) {
         for (int i = 0; i < stage[s].blocks; i++) {
             struct arch_name name = arch_item("features", index++);
@@ -87,85 +67,86 @@ int arch_mobilenet_v2(const struct arch_row *row, int classes,
             in = stage[s].out;
         }
     }
-    x = relu6(&b,
-              conv_bn(&b, "features.18", x,
-                      (struct arch_conv){.in = in, .out = 1280, .kernel = 1}));
-    x = arch_flatten(&b, arch_global_average_pool(&b, x));
-    x = arch_dense(&b, "classifier.1", x, 1280, classes ? classes : 1000);
-    return arch_build_end(&b, x, out);
+    x = arch_conv_norm(&b, "features.18", x,
+                       (struct arch_conv){.in = in, .out = 1280, .kernel = 1},
+                       arch_relu6);
+    return arch_build_end(
+        &b, arch_classifier(&b, "classifier.1", x, 1280, classes), out);
 }
 
-/* ---- EfficientNet-B0 ----------------------------------------------- */
+/* ---- MNASNet -------------------------------------------------------- */
 
-static int silu(struct arch_build *b, int x)
+/* Convolution "<name>.<i>" and batch norm "<name>.<i+1>". */
+static int indexed(struct arch_build *b, const char *name, int i, int x,
+                   struct arch_conv c)
 {
-    return arch_unary(b, x, KERN_SILU, 1, 0);
+    c.pad = c.kernel / 2;
+    return arch_conv_bn(b, name, arch_digits(i).text, arch_digits(i + 1).text,
+                        x, c);
 }
 
-/* x times a gate a channel, computed from the means of the planes. */
-static int squeeze_excite(struct arch_build *b, const char *name, int x,
-                          int channels, int squeeze)
+static int mnas_block(struct arch_build *b, const char *name, int x, int in,
+                      const struct stage *s, int stride)
 {
-    int y = arch_global_average_pool(b, x);
+    const int hidden = in * s->expand;
+    int y = indexed(b, name, 0, x,
+                    (struct arch_conv){.in = in, .out = hidden, .kernel = 1});
 
-    y = arch_conv(
-        b, arch_join(name, "fc1").text, y,
-        (struct arch_conv){
-            .in = channels, .out = squeeze, .kernel = 1, .bias = true});
-    y = arch_conv(
-        b, arch_join(name, "fc2").text, silu(b, y),
-        (struct arch_conv){
-            .in = squeeze, .out = channels, .kernel = 1, .bias = true});
-    y = arch_unary(b, y, KERN_SIGMOID, 0, 0);
-    return arch_binary(b, KERN_MUL, x, y);
-}
-
-static int efficient_block(struct arch_build *b, const char *name, int x,
-                           int in, const struct stage *s, int stride)
-{
-    int hidden = in * s->expand;
-    int index = 0;
-    int y = expand(b, name, &index, x, in, s, stride, silu);
-
-    y = squeeze_excite(b, arch_item(name, index++).text, y, hidden,
-                       in < 4 ? 1 : in / 4);
-    y = conv_bn(b, arch_item(name, index).text, y,
+    y = indexed(b, name, 3, arch_relu(b, y),
+                (struct arch_conv){.in = hidden,
+                                   .out = hidden,
+                                   .kernel = s->kernel,
+                                   .stride = stride,
+                                   .groups = hidden});
+    y = indexed(b, name, 6, arch_relu(b, y),
                 (struct arch_conv){.in = hidden, .out = s->out, .kernel = 1});
     return stride == 1 && in == s->out ? arch_add(b, x, y) : y;
 }
 
-int arch_efficientnet_b0(const struct arch_row *row, int classes,
-                         struct infer_error *err, struct graph **out)
+/* The stem: a convolution, a depthwise one, a projection to `out`. */
+static int mnas_stem(struct arch_build *b, int x, int width, int out)
 {
-    static const struct stage stage[7] = {{1, 3, 1, 16, 1},  {6, 3, 2, 24, 2},
-                                          {6, 5, 2, 40, 2},  {6, 3, 2, 80, 3},
-                                          {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4},
-                                          {6, 3, 1, 320, 1}};
-    struct graph_preprocess preprocess = arch_imagenet(256);
+    x = indexed(
+        b, "layers", 0, x,
+        (struct arch_conv){.in = 3, .out = width, .kernel = 3, .stride = 2});
+    x = indexed(b, "layers", 3, arch_relu(b, x),
+                (struct arch_conv){
+                    .in = width, .out = width, .kernel = 3, .groups = width});
+    return indexed(b, "layers", 6, arch_relu(b, x),
+                   (struct arch_conv){.in = width, .out = out, .kernel = 1});
+}
+
+/* row->variant: hundredths of the width, the shorter side of a picture. */
+int arch_mnasnet(const struct arch_row *row, int classes,
+                 struct infer_error *err, struct graph **out)
+{
+    static const struct stage stage[6] = {{3, 3, 2, 24, 3},  {3, 5, 2, 40, 3},
+                                          {6, 5, 2, 80, 3},  {6, 3, 1, 96, 2},
+                                          {6, 5, 2, 192, 4}, {6, 3, 1, 320, 1}};
+    const struct graph_preprocess preprocess = arch_imagenet(row->variant[1]);
+    const double width = row->variant[0] / 100.0;
+    int in = arch_round_channels(16 * width);
     struct arch_build b;
-    int in = 32;
     int x;
 
-    preprocess.filter = GRAPH_BICUBIC;
     arch_build_begin(&b, row->name, err);
     x = arch_image_input(&b, 3, 224, 224, &preprocess);
-    x = silu(&b, conv_bn(&b, "features.0", x,
-                         (struct arch_conv){
-                             .in = 3, .out = 32, .kernel = 3, .stride = 2}));
-    for (int s = 0; s < 7; s++) {
-        for (int i = 0; i < stage[s].blocks; i++) {
-            struct arch_name name = arch_item("features", s + 1);
+    x = mnas_stem(&b, x, arch_round_channels(32 * width), in);
+    for (int s = 0; s < 6; s++) {
+        struct stage scaled = stage[s];
 
-            name = arch_join(arch_item(name.text, i).text, "block");
-            x = efficient_block(&b, name.text, x, in, &stage[s],
-                                i == 0 ? stage[s].stride : 1);
-            in = stage[s].out;
+        scaled.out = arch_round_channels(stage[s].out * width);
+        for (int i = 0; i < scaled.blocks; i++) {
+            struct arch_name name = arch_item("layers", 8 + s);
+
+            name = arch_join(arch_item(name.text, i).text, "layers");
+            x = mnas_block(&b, name.text, x, in, &scaled,
+                           i == 0 ? scaled.stride : 1);
+            in = scaled.out;
         }
     }
-    x = silu(&b,
-             conv_bn(&b, "features.8", x,
-                     (struct arch_conv){.in = in, .out = 1280, .kernel = 1}));
-    x = arch_flatten(&b, arch_global_average_pool(&b, x));
-    x = arch_dense(&b, "classifier.1", x, 1280, classes ? classes : 1000);
+    x = indexed(&b, "layers", 14, x,
+                (struct arch_conv){.in = in, .out = 1280, .kernel = 1});
+    x = arch_classifier(&b, "classifier.1", arch_relu(&b, x), 1280, classes);
     return arch_build_end(&b, x, out);
 }

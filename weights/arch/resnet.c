@@ -24,33 +24,27 @@ enum {
 };
 enum { CIFAR = 1, MNIST = 2 };
 
-static int conv_bn(struct arch_build *b, const char *prefix, const char *conv,
-                   const char *bn, int x, struct arch_conv c)
-{
-    x = arch_conv(b, arch_join(prefix, conv).text, x, c);
-    return arch_batch_norm(b, arch_join(prefix, bn).text, x, c.out);
-}
-
 static int shortcut(struct arch_build *b, const char *name, int x, int in,
                     int out, int stride)
 {
     if (stride == 1 && in == out)
         return x;
-    return conv_bn(b, name, "downsample.0", "downsample.1", x,
-                   (struct arch_conv){
-                       .in = in, .out = out, .kernel = 1, .stride = stride});
+    return arch_conv_bn(
+        b, name, "downsample.0", "downsample.1", x,
+        (struct arch_conv){
+            .in = in, .out = out, .kernel = 1, .stride = stride});
 }
 
 /* The two 3x3 convolutions of a basic block. */
 static int two_convs(struct arch_build *b, const char *name, int x, int in,
                      int planes, int stride)
 {
-    x = conv_bn(
+    x = arch_conv_bn(
         b, name, "conv1", "bn1", x,
         (struct arch_conv){
             .in = in, .out = planes, .kernel = 3, .stride = stride, .pad = 1});
     x = arch_relu(b, x);
-    return conv_bn(
+    return arch_conv_bn(
         b, name, "conv2", "bn2", x,
         (struct arch_conv){.in = planes, .out = planes, .kernel = 3, .pad = 1});
 }
@@ -64,26 +58,34 @@ static int basic_block(struct arch_build *b, const char *name, int x, int in,
                      arch_add(b, y, shortcut(b, name, x, in, planes, stride)));
 }
 
-static int bottleneck_block(struct arch_build *b, const int *variant,
+/* How the blocks of a network differ from a plain ResNet's. */
+struct bottleneck {
+    int groups, group_width; /* channels a group, at 64 planes */
+    int dilation;            /* of the 3x3 convolution */
+};
+
+static int bottleneck_block(struct arch_build *b, const struct bottleneck *k,
                             const char *name, int x, int in, int planes,
                             int stride)
 {
-    int width = planes * variant[GROUP_WIDTH] / 64 * variant[GROUPS];
+    int width = planes * k->group_width / 64 * k->groups;
     int out = planes * 4;
-    int y = conv_bn(b, name, "conv1", "bn1", x,
-                    (struct arch_conv){.in = in, .out = width, .kernel = 1});
+    int y =
+        arch_conv_bn(b, name, "conv1", "bn1", x,
+                     (struct arch_conv){.in = in, .out = width, .kernel = 1});
 
     y = arch_relu(b, y);
-    y = conv_bn(b, name, "conv2", "bn2", y,
-                (struct arch_conv){.in = width,
-                                   .out = width,
-                                   .kernel = 3,
-                                   .stride = stride,
-                                   .pad = 1,
-                                   .groups = variant[GROUPS]});
+    y = arch_conv_bn(b, name, "conv2", "bn2", y,
+                     (struct arch_conv){.in = width,
+                                        .out = width,
+                                        .kernel = 3,
+                                        .stride = stride,
+                                        .pad = k->dilation,
+                                        .groups = k->groups,
+                                        .dilation = k->dilation});
     y = arch_relu(b, y);
-    y = conv_bn(b, name, "conv3", "bn3", y,
-                (struct arch_conv){.in = width, .out = out, .kernel = 1});
+    y = arch_conv_bn(b, name, "conv3", "bn3", y,
+                     (struct arch_conv){.in = width, .out = out, .kernel = 1});
     return arch_relu(b, arch_add(b, y, shortcut(b, name, x, in, out, stride)));
 }
 
@@ -119,6 +121,7 @@ int arch_resnet(const struct arch_row *row, int classes,
                 struct infer_error *err, struct graph **out)
 {
     const int *v = row->variant;
+    const struct bottleneck k = {v[GROUPS], v[GROUP_WIDTH], 1};
     struct arch_build b;
     int in = 64;
     int x;
@@ -135,7 +138,7 @@ int arch_resnet(const struct arch_row *row, int classes,
             int stride = i == 0 && stage > 0 ? 2 : 1;
 
             if (v[BOTTLENECK])
-                x = bottleneck_block(&b, v, name.text, x, in, planes, stride);
+                x = bottleneck_block(&b, &k, name.text, x, in, planes, stride);
             else
                 x = basic_block(&b, name.text, x, in, planes, stride);
             in = v[BOTTLENECK] ? planes * 4 : planes;
@@ -145,6 +148,37 @@ int arch_resnet(const struct arch_row *row, int classes,
     if (classes == 0)
         classes = v[SMALL] ? 10 : 1000;
     return arch_build_end(&b, arch_dense(&b, "fc", x, in, classes), out);
+}
+
+/* torchvision's replace_stride_with_dilation of the last two stages: the first
+ * block of a stage keeps the dilation of the stage before. */
+int arch_resnet_dilated(struct arch_build *b, const char *prefix,
+                        const int *blocks, int x)
+{
+    struct bottleneck k = {1, 64, 1};
+    int in = 64;
+
+    x = arch_conv(b, arch_join(prefix, "conv1").text, x,
+                  (struct arch_conv){
+                      .in = 3, .out = 64, .kernel = 7, .stride = 2, .pad = 3});
+    x = arch_batch_norm(b, arch_join(prefix, "bn1").text, x, 64);
+    x = arch_max_pool(b, arch_relu(b, x), 3, 2, 1, false);
+    for (int stage = 0; stage < 4; stage++) {
+        struct arch_name layer = {"layer1"};
+        const int planes = 64 << stage;
+
+        layer.text[5] = (char)('1' + stage);
+        layer = arch_join(prefix, layer.text);
+        for (int i = 0; i < blocks[stage]; i++) {
+            k.dilation = stage < 2 || (stage == 2 && i == 0) ? 1
+                         : stage == 2 || i == 0              ? 2
+                                                             : 4;
+            x = bottleneck_block(b, &k, arch_item(layer.text, i).text, x, in,
+                                 planes, stage == 1 && i == 0 ? 2 : 1);
+            in = planes * 4;
+        }
+    }
+    return x;
 }
 
 /* ---- CIFAR, option A ----------------------------------------------- */
