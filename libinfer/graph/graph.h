@@ -375,9 +375,13 @@ static inline struct kern_unary graph_unary(enum kern_unary_kind kind)
 /* The graph as JSON (format in model_file.h), constants by name only.
  * The result belongs to the caller; NULL when out of memory. */
 struct cJSON *graph_to_json(const struct graph *g);
-/* The inverse.  Weights become values without data but with the shapes and
- * types the JSON states (rank -1 where it states none); bind data with
- * graph_set_constant().  EFORMAT lists every fault. */
+/* Writes the repeats of an architecture file's nodes out, in place
+ * (doc/model-format.md).  EFORMAT, EMEMORY: the tree is valid, but may hold
+ * weights of copies already. */
+int graph_expand_repeats(struct cJSON *json, struct infer_error *err);
+/* The inverse of graph_to_json().  Weights become values without data but with
+ * the shapes and types the JSON states (rank -1 where it states none); bind
+ * data with graph_set_constant().  EFORMAT lists every fault. */
 int graph_from_json(const struct cJSON *json, struct infer_error *err,
                     struct graph **out);
 /* Takes over the reference to c. */

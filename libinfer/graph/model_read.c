@@ -485,8 +485,10 @@ static int arch_of_json(cJSON *json, struct infer_error *err,
                         struct graph **out)
 {
     struct graph *g = NULL;
-    int rc = graph_from_json(json, err, &g);
+    int rc = graph_expand_repeats(json, err);
 
+    if (rc == INFER_OK)
+        rc = graph_from_json(json, err, &g);
     cJSON_Delete(json);
     if (rc == INFER_OK)
         rc = graph_check(g, true, err);

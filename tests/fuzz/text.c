@@ -5,12 +5,13 @@
 #include "libinfer/tune/tune_cache.h"
 #include "tests/fuzz/fuzz.h"
 
-static void read_graph(const cJSON *json)
+static void read_graph(cJSON *json)
 {
     struct infer_error err;
     struct graph *g = NULL;
 
-    if (graph_from_json(json, &err, &g) < 0)
+    if (graph_expand_repeats(json, &err) < 0 ||
+        graph_from_json(json, &err, &g) < 0)
         return;
     if (graph_infer_shapes(g, NULL, &err) == 0)
         (void)graph_validate(g, &err);

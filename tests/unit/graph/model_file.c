@@ -606,6 +606,96 @@ TEST(test_arch)
     assert_int_equal(model_file_read_arch(other, &err, &g), INFER_EFORMAT);
 }
 
+/* Two stages of copies: the names, a value a copy, and the tensor that a copy
+ * begins with. */
+static const char repeats[] =
+    "{'infer':1,'name':'net','inputs':[{'name':'in','dtype':'F32',"
+    "'shape':[-1,3,8,8]}],'nodes':["
+    "{'repeat':2,'as':'s','from':1,'x':'in','each':{'blocks':[1,2],"
+    "'stride':[1,2],'from':[3,4],'to':[4,6]},'nodes':["
+    "{'name':'s{s}.conv','op':'conv','in':['{x}','s{s}.w'],'out':['s{s}'],"
+    "'attr':{'stride':'{stride}','pad':[1,1,1,1]}},"
+    "{'repeat':'{blocks}','as':'i','x':'s{s}','nodes':["
+    "{'name':'s{s}.{i+10}','op':'unary','in':['{x}'],'out':['s{s}.{i}'],"
+    "'attr':{'kind':'relu'}}]}],"
+    "'weights':{'s{s}.w':{'shape':['{to}','{from}',3,3]}}},"
+    "{'name':'last','op':'flatten','in':['s2.1'],'out':['y']}],"
+    "'outputs':['y']}";
+
+/* The text with " for ' is written to `other` and read as an architecture. */
+static int read_arch_text(const char *text, struct infer_error *err,
+                          struct graph **out)
+{
+    char *copy = strdup(text);
+    size_t n = strlen(text);
+    int rc;
+
+    assert_non_null(copy);
+    for (size_t i = 0; i < n; i++)
+        if (copy[i] == '\'')
+            copy[i] = '"';
+    write_file(other, copy, n);
+    free(copy);
+    rc = model_file_read_arch(other, err, out);
+    return rc;
+}
+
+TEST(test_arch_repeat)
+{
+    struct infer_error err;
+    struct graph *g;
+    int i;
+
+    if (read_arch_text(repeats, &err, &g) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(g->n_nodes, 6);
+    i = g->value[graph_find_value(g, "s2.0")].producer;
+    assert_string_equal(g->node[i].name, "s2.10");
+    assert_string_equal(g->value[g->node[i].in[0]].name, "s2");
+    i = g->value[graph_find_value(g, "s2.1")].producer;
+    assert_string_equal(g->value[g->node[i].in[0]].name, "s2.0");
+    i = g->value[graph_find_value(g, "s2")].producer;
+    assert_string_equal(g->value[g->node[i].in[0]].name, "s1.0");
+    assert_int_equal(g->node[i].attr.conv.conv.stride[1], 2);
+    assert_int_equal(g->value[graph_find_value(g, "y")].dim[1], 6 * 4 * 4);
+    graph_free(g);
+}
+
+TEST(test_arch_repeat_faults)
+{
+    static const struct {
+        const char *from, *to, *message;
+    } change[] = {
+        {"'repeat':2", "'repeat':-1", "'repeat'"},
+        {"'repeat':2", "'repeat':1e9", "'repeat'"},
+        {"'repeat':2", "'repeat':[]", "'repeat'"},
+        {"'stride':[1,2]", "'stride':[1,2,3]", "'stride'"},
+        {"'stride':[1,2]", "'stride':7", "'stride'"},
+        {"'as':'s'", "'sa':'s'", "'sa'"},
+        {"'{x}','s{s}.w'", "'{x}','{q}.w'", "'{q}.w'"},
+        {"'{x}','s{s}.w'", "'{x}','{s.w'", "'{s.w'"},
+        {"'{x}','s{s}.w'", "'{x+1}','s{s}.w'", "'{x+1}'"},
+        {"'blocks':[1,2]", "'blocks':['a',2]", "'repeat'"},
+        {"'blocks':[1,2]", "'blocks':[1,32768]", "more nodes"},
+        {"'from':1", "'from':1.5", "'from'"},
+    };
+    char text[2048];
+    struct infer_error err;
+    struct graph *g;
+
+    for (size_t i = 0; i < COUNT(change); i++) {
+        const char *at = strstr(repeats, change[i].from);
+
+        assert_non_null(at);
+        snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - repeats), repeats,
+                 change[i].to, at + strlen(change[i].from));
+        if (read_arch_text(text, &err, &g) != INFER_EFORMAT)
+            fail_msg("%s was read", change[i].to);
+        if (!strstr(err.text, change[i].message))
+            fail_msg("%s: %s", change[i].to, err.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -623,6 +713,8 @@ int main(void)
         cmocka_unit_test(test_signed_random),
         cmocka_unit_test(test_no_file),
         cmocka_unit_test(test_arch),
+        cmocka_unit_test(test_arch_repeat),
+        cmocka_unit_test(test_arch_repeat_faults),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
