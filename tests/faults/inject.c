@@ -8,6 +8,10 @@
  *     FAULT_FROM   1: all later ones fail too
  *     FAULT_ERRNO  of calls other than memory (default EIO)
  *     FAULT_COUNT  file that gets the number of these calls at the end
+ *     FAULT_LEAKS  file that gets the number of blocks that main() and what it
+ *                  called allocated and nobody freed, and the file and offset
+ *                  of who allocated each (for addr2line); those that libgomp,
+ *                  libdnnl, libstdc++ and the loader asked for do not count
  *
  * Counting begins with main(): what runs before it is not the program's own,
  * and the CUDA runtime, which is linked statically, does not survive there.
@@ -18,8 +22,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,11 +35,58 @@ extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
+extern void __libc_free(void *);
 
 static const char *call = "";
 static long nth, count;
 static int from, error = EIO;
-static bool ready;
+static bool ready, leaks;
+
+/* ---- live blocks --------------------------------------------------- */
+
+#define BLOCKS ((size_t)1 << 20)
+
+static void *block[BLOCKS]; /* open addressing; NULL: free, &gone: was taken */
+static const void *taker[BLOCKS]; /* who called for it */
+static char gone;
+static long live_blocks;
+static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t place_of(const void *p)
+{
+    return (size_t)(((uintptr_t)p >> 4) * 0x9e3779b97f4a7c15u >> 44);
+}
+
+static void *keep(void *p, const void *caller)
+{
+    size_t i = place_of(p);
+
+    if (!p)
+        return p;
+    pthread_mutex_lock(&blocks_lock);
+    while (block[i] && block[i] != &gone)
+        i = (i + 1) % BLOCKS;
+    block[i] = p;
+    taker[i] = caller;
+    if (++live_blocks > (long)(BLOCKS / 2))
+        _exit(99);
+    pthread_mutex_unlock(&blocks_lock);
+    return p;
+}
+
+static void forget(const void *p)
+{
+    size_t i = place_of(p);
+
+    pthread_mutex_lock(&blocks_lock);
+    while (block[i] && block[i] != p)
+        i = (i + 1) % BLOCKS;
+    if (block[i]) {
+        block[i] = &gone;
+        live_blocks--;
+    }
+    pthread_mutex_unlock(&blocks_lock);
+}
 
 static long number(const char *name, long otherwise)
 {
@@ -50,6 +103,7 @@ __attribute__((constructor)) static void start(void)
     nth = number("FAULT_N", 0);
     from = (int)number("FAULT_FROM", 0);
     error = (int)number("FAULT_ERRNO", EIO);
+    leaks = getenv("FAULT_LEAKS") != NULL;
 }
 
 typedef int main_fn(int, char **, char **);
@@ -78,20 +132,38 @@ int __libc_start_main(main_fn *main, int argc, char **argv, void (*init)(void),
     return real(counted_main, argc, argv, init, fini, rtld_fini, stack_end);
 }
 
-__attribute__((destructor)) static void end(void)
+static void write_number(const char *path, long value)
 {
-    const char *path = getenv("FAULT_COUNT");
-    char text[32];
+    char text[512];
+    Dl_info info;
     int fd, n;
 
-    ready = false;
     if (!path)
         return;
     fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    n = snprintf(text, sizeof text, "%ld\n", count);
+    n = snprintf(text, sizeof text, "%ld\n", value);
     if (fd < 0 || write(fd, text, (size_t)n) != n)
         _exit(99);
+    for (size_t i = 0; leaks && i < BLOCKS; i++) {
+        if (!block[i] || block[i] == &gone || !dladdr(taker[i], &info))
+            continue;
+        n = snprintf(
+            text, sizeof text, "%.400s +0x%lx\n", info.dli_fname,
+            (unsigned long)((uintptr_t)taker[i] - (uintptr_t)info.dli_fbase));
+        if (write(fd, text, (size_t)n) != n)
+            _exit(99);
+    }
     close(fd);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    ready = false;
+    /* The loader keeps the text of its last error until it is asked twice. */
+    (void)dlerror();
+    (void)dlerror();
+    write_number(getenv("FAULT_COUNT"), count);
+    write_number(getenv("FAULT_LEAKS"), live_blocks);
 }
 
 /* Whether this call, one of the kind, is to fail. */
@@ -130,24 +202,53 @@ static bool memory_fails(const void *caller, bool aligned)
 
 #define CALLER __builtin_return_address(0)
 
+/* Remembers a block that counts. */
+static void *taken(const void *caller, void *p)
+{
+    if (ready && leaks && !is_in(caller, "libgomp") &&
+        !is_in(caller, "libdnnl") && !is_in(caller, "libstdc++") &&
+        !is_in(caller, "ld-linux"))
+        return keep(p, caller);
+    return p;
+}
+
 void *malloc(size_t n)
 {
-    return memory_fails(CALLER, false) ? NULL : __libc_malloc(n);
+    return memory_fails(CALLER, false) ? NULL : taken(CALLER, __libc_malloc(n));
 }
 
 void *calloc(size_t n, size_t size)
 {
-    return memory_fails(CALLER, false) ? NULL : __libc_calloc(n, size);
+    return memory_fails(CALLER, false) ? NULL
+                                       : taken(CALLER, __libc_calloc(n, size));
 }
 
 void *realloc(void *p, size_t n)
 {
-    return memory_fails(CALLER, false) ? NULL : __libc_realloc(p, n);
+    void *q;
+
+    if (memory_fails(CALLER, false))
+        return NULL;
+    if (leaks && p)
+        forget(p);
+    q = __libc_realloc(p, n);
+    if (!q && p && n > 0)
+        return keep(p, CALLER), NULL;
+    return taken(CALLER, q);
+}
+
+void free(void *p)
+{
+    if (leaks && p)
+        forget(p);
+    __libc_free(p);
 }
 
 void *aligned_alloc(size_t alignment, size_t n)
 {
-    return memory_fails(CALLER, true) ? NULL : __libc_memalign(alignment, n);
+    return memory_fails(CALLER, true)
+               ? NULL
+               : taken(CALLER, __libc_memalign(alignment, n));
 }
 
 int posix_memalign(void **out, size_t alignment, size_t n)
@@ -159,7 +260,7 @@ int posix_memalign(void **out, size_t alignment, size_t n)
     p = __libc_memalign(alignment, n);
     if (!p)
         return ENOMEM;
-    *out = p;
+    *out = taken(CALLER, p);
     return 0;
 }
 

@@ -3,7 +3,8 @@
 # Makes each allocation, open, read, write, fsync, rename and close of the tools
 # fail, once and from then on: wconv of several formats, infer, a short training
 # and its resumption.  No crash; exit 0 only with the whole result; no output of a
-# run that failed, no temporary file.
+# run that failed, no temporary file, no block of memory that an unharmed run
+# frees and a failing one does not.
 #
 # FAULTS=N faults a job and kind (default 12, spread over all calls); FAULTS=all:
 # each.  Run by make check; the whole sweep by `make faults`.
@@ -37,10 +38,15 @@ check() {
     rm -rf "$dir/work"
     mkdir "$dir/work"
     [ -z "$before" ] || cp "$before" "$dir/work/$result"
+    rm -f "$dir/leaks"
     with "FAULT_CALL=$kind" "FAULT_N=$n" "FAULT_FROM=$from" \
-        "FAULT_ERRNO=$error" -- "$@" >"$dir/work/stdout" 2>"$dir/work/stderr"
+        "FAULT_LEAKS=$dir/leaks" "FAULT_ERRNO=$error" -- "$@" \
+        >"$dir/work/stdout" 2>"$dir/work/stderr"
     code=$?
     what="$job: $kind $n, from then on: $from: "
+    leaks=$(head -n 1 "$dir/leaks" 2>/dev/null)
+    [ "${leaks:-0}" -le "$kept" ] ||
+        fail "$what $leaks blocks are not freed: $(tail -n +2 "$dir/leaks")"
     case $code in
     0)
         cmp -s "$dir/whole/$result" "$dir/work/$result" ||
@@ -76,6 +82,11 @@ sweep() {
         return
     }
     mv "$dir/work" "$dir/whole"
+    mkdir "$dir/work"
+    [ -z "$before" ] || cp "$before" "$dir/work/$result"
+    with "FAULT_LEAKS=$dir/leaks" -- "$@" >"$dir/work/stdout" 2>&1
+    kept=$(head -n 1 "$dir/leaks")
+    [ "$kept" -le 8 ] || fail "$job: $kept blocks are not freed"
     for kind in memory open read write fsync rename close; do
         rm -rf "$dir/work"
         mkdir "$dir/work"
@@ -101,6 +112,8 @@ for format in keras h5; do
     sweep $format m.infer "$here/wconv" "$src/tests/data/seed_model.$format" \
         -o "$dir/work/m.infer" -q
 done
+sweep onnx m.infer "$here/wconv" "$src/tests/data/seed_net.onnx" \
+    -o "$dir/work/m.infer" -q
 sweep tflite m.infer "$here/wconv" "$src/tests/data/seed_net.tflite" \
     -o "$dir/work/m.infer" -q
 "$here/wconv" "$weights" "$arch" -o "$dir/digits.infer" -q
