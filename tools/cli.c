@@ -248,9 +248,34 @@ static const struct cli_option common[] = {
 };
 #define COMMON (sizeof(common) / sizeof(*common))
 
+/* Columns of --help: the options', and all. */
+#define HELP_LEFT  32
+#define HELP_WIDTH 79
+
+/* The words of a text from column HELP_LEFT on, in as many lines as it takes.
+ */
+static void print_words(const char *text)
+{
+    int column = HELP_LEFT;
+
+    while (*text != '\0') {
+        const int length = (int)strcspn(text, " ");
+
+        if (column > HELP_LEFT && column + 1 + length > HELP_WIDTH) {
+            printf("\n%*s", HELP_LEFT, "");
+            column = HELP_LEFT;
+        }
+        column += printf("%s%.*s", column > HELP_LEFT ? " " : "", length, text);
+        text += length;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}
+
 static void print_option(const struct cli_option *o)
 {
     char left[64];
+    int column;
     const char *before = o->optional ? "[=" : "=";
     const char *after = o->optional ? "]" : "";
 
@@ -258,7 +283,13 @@ static void print_option(const struct cli_option *o)
              o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
              o->value ? before : "", o->value ? o->value : "",
              o->value ? after : "");
-    printf("  %-34s %s\n", left, o->help);
+    column = printf("  %s ", left);
+    if (column > HELP_LEFT) {
+        putchar('\n');
+        column = 0;
+    }
+    printf("%*s", HELP_LEFT - column, "");
+    print_words(o->help);
 }
 
 /* An option of the tool hides a common option of the same name. */

@@ -10,6 +10,7 @@
 #include "kernels/base/json.h"
 #include "libinfer/graph/graph_fields.h"
 #include "libinfer/graph/graph_json.h"
+#include "libinfer/graph/op_hint.h"
 #include "libinfer/graph/ops/op.h"
 
 #define SHOWN 100 /* longest name in a message */
@@ -371,7 +372,7 @@ static void read_node(struct reader *r, const cJSON *object, int number)
     enum graph_op op = GRAPH_NONE;
     int *in = NULL, *out = NULL, n_in = -1, n_out = -1, node;
     const cJSON *list;
-    char where[SHOWN + 32];
+    char where[SHOWN + 32], hint[160];
 
     if (!cJSON_IsObject(object))
         return; /* said already */
@@ -382,8 +383,8 @@ static void read_node(struct reader *r, const cJSON *object, int number)
     if (op_name != NULL) {
         op = graph_op_find(op_name);
         if (op == GRAPH_NONE)
-            fault(r, "%s: operation '%.*s' is not known", where, SHOWN,
-                  op_name);
+            fault(r, "%s: operation '%.*s' is not known%s", where, SHOWN,
+                  op_name, graph_op_hint(op_name, hint, sizeof(hint)));
     }
     list = need_array(r, object, "in", where);
     if (list != NULL)

@@ -135,7 +135,7 @@ expect 1 'unknown option' "$wconv" --list-ops --what
 # The manual's example is one.
 sed -n -e 's/\\-/-/g' -e '/^{"infer"/,/^ "outputs"/p' \
     "$src/tools/man/wconv.1" >"$dir/manual.infer"
-expect 0 'dense  *fc  *NxN' "$wconv" inspect --layers "$dir/manual.infer"
+expect 0 'dense  *fc  *Nx?' "$wconv" inspect --layers "$dir/manual.infer"
 cp "$model" "$dir/copy.infer"
 "$wconv" diff "$model" "$dir/copy.infer" || fail "diff of a copy"
 expect 1 'writes no JSON' "$wconv" diff --json "$model" "$dir/copy.infer"
@@ -437,6 +437,63 @@ expect 0 'not written: .*pipe.infer' "$infer" -m "$model" --bench --duration=0 \
     --tune=exhaustive --tune-cache="$dir/pipe.infer"
 
 # ---- usage
+for pair in ReLU=unary max_pool=pool Linear=dense conv2d=conv BatchNorm2d=batch_norm \
+    mul=binary; do
+    sed "s/\"op\": \"flatten\"/\"op\": \"${pair%=*}\"/" \
+        "$src/tests/arch/tiny.json" >"$dir/hint.json"
+    expect 2 "it is \"op\": \"${pair#*=}\"" "$wconv" inspect "$dir/hint.json"
+done
+sed 's/"op": "flatten"/"op": "flaten"/' "$src/tests/arch/tiny.json" \
+    >"$dir/hint.json"
+expect 2 "did you mean 'flatten'" "$wconv" inspect "$dir/hint.json"
+# Shapes: N is the batch alone; the graph for Graphviz has inputs and outputs.
+expect 0 '^  v[0-9]* .*label="image Nx1x14x14"' "$wconv" inspect --dot \
+    "$src/tests/arch/tiny.json"
+expect 0 '^  o[0-9]* .*label="scores Nx10"' "$wconv" inspect --dot \
+    "$src/tests/arch/tiny.json"
+expect 0 'label="conv 8x1x3x3 stride=2 pad=1 +relu"' "$wconv" inspect --dot \
+    "$src/tests/arch/tiny.json"
+# No line of --help is wider than a terminal, and none of a narrow one's tables.
+for tool in "$wconv" "$infer" "$here/kbench"; do
+    "$tool" --help | awk 'length > 80 { exit 1 }' ||
+        fail "$tool --help: a line of more than 80 columns"
+done
+COLUMNS=80 "$infer" -m "$model" --bench --duration=20ms --profile -q |
+    awk '/^ *[0-9#]/ && length > 80 { exit 1 }' || fail 'wide --profile'
+expect 0 '^.*digits.infer: .* threads*, backend auto, fp32, libinfer' "$infer" \
+    -m "$model" --bench --duration=20ms --threads=2
+expect 0 ', p99 -, ' "$infer" -m "$model" --bench --duration=1ms --warmup=0
+"$infer" -m "$model" --bench --duration=60s >"$dir/cut" 2>/dev/null &
+pid=$!
+sleep 1
+kill -INT $pid
+wait $pid
+[ $? = 130 ] || fail '^C did not end --bench with 130'
+grep -q '^batch 1, .* runs' "$dir/cut" || fail '--bench lost what it measured'
+rm -f "$dir/cut" "$dir/hint.json"
+# Completion reads the options and their words from --help.
+completes() {
+    expect 0 "$1" bash -c ". '$src/tools/completion/libinfer.bash'
+        PATH=$here:\$PATH COMP_WORDS=($2) COMP_CWORD=$3
+        _libinfer 2>/dev/null; echo \"=\${COMPREPLY[*]}=\""
+}
+if command -v bash >/dev/null; then
+    completes '^=--tune= --tune-cache==$' 'infer --tun' 1
+    completes '^=on off=$' 'infer --tune = o' 3
+    completes '^=--profile=$' 'infer --prof' 1
+    completes '^=--keep-bn --keep-training=$' 'wconv --keep' 1
+    completes '^=inspect=$' 'wconv ins' 1
+    completes '^=nhwc nchw=$' 'kbench --layout =' 2
+fi
+expect 0 '^conv_fprop_nhwc_f32_onednn *onednn *F32\|^conv' "$here/kbench" \
+    --list-kernels
+expect 0 '^[a-z0-9_]* *ref ' "$here/kbench" --list-kernels --backends=ref
+grep -q ' onednn ' "$dir/out" && fail '--list-kernels: not only those asked for'
+expect 1 'no such kernel' "$here/kbench" --list-kernels --kernels='xyz*'
+expect 1 'a dense layer has no window' "$here/kbench" dense \
+    --problem=g32mb128ic128ih56oc128kh3ph1
+expect 1 'one operation at a time' "$here/kbench" conv dense \
+    --problem=mb1ic8oc8
 expect 1 'no input file' "$wconv"
 expect 1 'no output file' "$wconv" "$weights"
 expect 1 "did you mean '--output'" "$wconv" "$weights" --outptu=x

@@ -80,6 +80,12 @@ expect 0 '"step_ms":' run "$dir/x.safetensors" --time-layers --json
 expect 0 '"largest_relative_error":' run "$dir/x.safetensors" --grad-check \
     --json
 expect 0 '"right":.*5' run "$dir/x.safetensors" --overfit-batch --json
+# A few pictures of a network without batch norm: gradients are cut, or five of
+# these eight fail.
+for seed in 1 2 3 4 5 6 7 8; do
+    expect 0 '10 right after' "$train" --arch=lenet5 --data="$data" -b 10 \
+        --threads=1 --overfit-batch --seed=$seed
+done
 # By heart at a fixed rate: the policy's course would end at step 5.
 expect 0 'right after' run "$dir/x.safetensors" --overfit-batch --steps=5 \
     --lr-policy=onecycle
@@ -131,6 +137,7 @@ for rule in nesterov rmsprop adamw; do
     done
     kill -INT $pid
     wait $pid
+    [ $? = 130 ] || fail "$rule: ^C did not end it with 130"
     grep -q 'stopped at step' "$dir/out" || fail "$rule: no word of stopping"
     step=$(sed -n 's/.*stopped at step \([0-9]*\).*/\1/p' "$dir/out")
     to=$((step + 4))

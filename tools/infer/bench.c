@@ -8,6 +8,9 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
+#include "libinfer/device/device.h"
+#include "libinfer/session.h"
+#include "tools/terminal.h"
 
 /* Limit of timed runs; each takes more than a microsecond. */
 #define MAX_RUNS 1000000
@@ -28,6 +31,55 @@ static double percentile(const double *sorted, size_t n, double p)
     return sorted[rank == 0 ? 0 : rank <= n ? rank - 1 : n - 1];
 }
 
+static bool on_gpu(const struct tool_request *r)
+{
+    return r->session.device != NULL && text_begins(r->session.device, "cuda");
+}
+
+/* Fewer runs than this tell nothing of percentile p. */
+static bool is_known(double p, size_t n)
+{
+    return p <= 50 || p >= 100 || (double)n * (100 - p) >= 100;
+}
+
+/* Where and how it ran, so that a copied line says what it is worth. */
+static void print_place(const struct tool_run *run)
+{
+    const struct tool_request *r = run->request;
+    const struct device *d = &run->session->device;
+    char name[128], runtime[64];
+
+    if (d->ops->identify) {
+        d->ops->identify(d, name, sizeof(name), runtime, sizeof(runtime));
+        cli_print("%s: %s, %s", r->model, name, runtime);
+    } else {
+        device_cpu_name(name, sizeof(name));
+        cli_print("%s: %s, %d thread%s", r->model, name, d->kern.threads,
+                  d->kern.threads == 1 ? "" : "s");
+    }
+    cli_print(", backend %s, %s, libinfer %s\n",
+              device_backend_names[r->session.backend],
+              device_precision_names[r->session.precision], infer_version());
+}
+
+/* Times of a run whose threads waited for others of the machine scatter: the
+ * median is many times the minimum. */
+#define DISTURBED 4
+
+static void note_load(const struct tool_run *run, const double *sorted,
+                      size_t n)
+{
+    const double times = percentile(sorted, n, 50) / sorted[0];
+
+    if (n >= 8 && times >= DISTURBED && run->cli->verbosity >= 0 &&
+        !on_gpu(run->request))
+        cli_error(run->cli,
+                  "note: the median is %.0f times the minimum: other work may "
+                  "share the cores; OMP_WAIT_POLICY=passive or fewer "
+                  "--threads may be faster then",
+                  times);
+}
+
 static void print_text(const struct tool_run *run, const double *sorted,
                        size_t n, int64_t batch)
 {
@@ -38,13 +90,18 @@ static void print_text(const struct tool_run *run, const double *sorted,
 
     for (i = 0; i < n; i++)
         sum += sorted[i];
+    print_place(run);
     printf("batch %lld, %zu runs: min %.3f ms, mean %.3f ms", (long long)batch,
            n, 1e3 * sorted[0], 1e3 * sum / (double)n);
     for (k = 0; k < r->n_percentile; k++)
-        printf(", p%g %.3f ms", r->percentile[k],
-               1e3 * percentile(sorted, n, r->percentile[k]));
+        if (is_known(r->percentile[k], n))
+            printf(", p%g %.3f ms", r->percentile[k],
+                   1e3 * percentile(sorted, n, r->percentile[k]));
+        else
+            printf(", p%g -", r->percentile[k]);
     printf(", %.1f images/s (median)\n",
            (double)batch / percentile(sorted, n, 50));
+    note_load(run, sorted, n);
 }
 
 static cJSON *bench_json(const struct tool_run *run, const double *sorted,
@@ -79,6 +136,16 @@ static cJSON *bench_json(const struct tool_run *run, const double *sorted,
     return json;
 }
 
+/* Milliseconds of the duration that are over. */
+static void show_time(const struct tool_run *run, double end)
+{
+    const double all = run->request->duration;
+
+    cli_progress(run->cli, "time runs",
+                 (uint64_t)(1e3 * fmax(0, all - (end - cli_now()))),
+                 (uint64_t)(1e3 * all));
+}
+
 /* Runs with host arrays: the warm-up, then until the duration is over. */
 static int time_runs(struct tool_run *run, struct arrays *in,
                      struct arrays *out, double *times, size_t *count,
@@ -88,17 +155,19 @@ static int time_runs(struct tool_run *run, struct arrays *in,
     size_t n = 0;
     int rc = INFER_OK;
 
-    while (rc == INFER_OK && cli_now() < end)
+    while (rc == INFER_OK && cli_now() < end && !terminal_interrupt())
         rc = infer_session_run(run->session, in->item, in->count, out->item,
                                out->count, err);
     end = cli_now() + run->request->duration;
     do {
+        show_time(run, end);
         before = cli_now();
         if (rc == INFER_OK)
             rc = infer_session_run(run->session, in->item, in->count, out->item,
                                    out->count, err);
         times[n++] = cli_now() - before;
-    } while (rc == INFER_OK && n < MAX_RUNS && cli_now() < end);
+    } while (rc == INFER_OK && n < MAX_RUNS && cli_now() < end &&
+             !terminal_interrupt());
     *count = n;
     return rc;
 }
@@ -119,19 +188,16 @@ static int time_repeats(struct tool_run *run, struct arrays *in,
     do {
         if (rc == INFER_OK)
             rc = infer_session_repeat(run->session, QUEUED, times, err);
-    } while (rc == INFER_OK && cli_now() < end);
+    } while (rc == INFER_OK && cli_now() < end && !terminal_interrupt());
     end = cli_now() + run->request->duration;
-    while (rc == INFER_OK && n + QUEUED <= MAX_RUNS && cli_now() < end) {
+    while (rc == INFER_OK && n + QUEUED <= MAX_RUNS && cli_now() < end &&
+           !terminal_interrupt()) {
+        show_time(run, end);
         rc = infer_session_repeat(run->session, QUEUED, times + n, err);
         n += QUEUED;
     }
     *count = n;
     return rc;
-}
-
-static bool on_gpu(const struct tool_request *r)
-{
-    return r->session.device != NULL && text_begins(r->session.device, "cuda");
 }
 
 int tool_bench(struct tool_run *run, struct infer_error *err)
@@ -143,14 +209,16 @@ int tool_bench(struct tool_run *run, struct infer_error *err)
 
     if (times == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
+    terminal_catch_interrupts();
     rc = tool_prepare(run, &in, &out, err);
     if (rc == INFER_OK)
         rc = (on_gpu(run->request) && !run->request->include_transfers
                   ? time_repeats
                   : time_runs)(run, &in, &out, times, &n, err);
-    if (rc == INFER_OK && n == 0)
+    cli_progress_end(run->cli);
+    if (rc == INFER_OK && n == 0 && !terminal_interrupt())
         rc = error_set(err, INFER_EARGUMENT, "--duration: too short for a run");
-    if (rc == INFER_OK) {
+    if (rc == INFER_OK && n > 0) {
         int64_t batch = in.item[0].rank > 0 ? in.item[0].dim[0] : 1;
 
         qsort(times, n, sizeof(*times), compare_doubles);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* infer: run a model file on pictures or arrays, time it, check it. */
 #include "tools/infer/evaluate.h"
+#include "tools/terminal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -507,8 +508,7 @@ static int infer(int argc, char **argv)
         code = CLI_USAGE;
     } else {
         rc = open_and_run(&cli, &r, argv, count, &err);
-        if (rc < 0)
-            code = cli_fail(&cli, &err);
+        code = rc < 0 ? (int)cli_fail(&cli, &err) : terminal_interrupt_code();
     }
     request_clear(&r);
     return code;

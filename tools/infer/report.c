@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "tools/terminal.h"
+
 /* Peak resident memory of this program, bytes.  VmHWM restarts with each
  * program; ru_maxrss would keep the peak of a large parent. */
 size_t tool_peak_bytes(void)
@@ -45,21 +47,33 @@ static double rate(double amount, double seconds)
     return seconds > 0 ? amount / seconds / 1e9 : 0;
 }
 
+/* Columns of a line with kernel and node; on a narrower terminal the kernel has
+ * a line of its own. */
+#define PROFILE_WIDTH 126
+
 static void print_layers(const struct infer_session *session)
 {
+    const int columns = terminal_columns();
     double total = total_seconds(session);
     struct infer_layer_info l;
     int i;
 
-    printf("%4s %9s %6s %9s %8s  %-14s %-40s %s\n", "#", "ms", "%", "GFLOP/s",
-           "GB/s", "op", "kernel", "node");
+    const bool narrow = columns > 0 && columns < PROFILE_WIDTH;
+
+    printf("%4s %9s %6s %9s %8s  %-14s %s%s\n", "#", "ms", "%", "GFLOP/s",
+           "GB/s", "op", narrow ? "node, kernel" : "kernel",
+           narrow ? "" : "                                   node");
     for (i = 0; i < infer_session_layer_count(session); i++) {
         if (infer_session_layer(session, i, &l) < 0)
             continue;
-        cli_print("%4d %9.4f %6.2f %9.1f %8.1f  %-14s %-40s %s%s%s%s\n", i,
-                  1e3 * l.seconds, total > 0 ? 100 * l.seconds / total : 0,
-                  rate(l.flops, l.seconds), rate(l.bytes, l.seconds), l.op,
-                  l.kernel, l.name, l.variant[0] ? " [" : "", l.variant,
+        cli_print("%4d %9.4f %6.2f %9.1f %8.1f  %-14s ", i, 1e3 * l.seconds,
+                  total > 0 ? 100 * l.seconds / total : 0,
+                  rate(l.flops, l.seconds), rate(l.bytes, l.seconds), l.op);
+        if (narrow)
+            cli_print("%s\n%22s%s", l.name, "", l.kernel);
+        else
+            cli_print("%-40s %s", l.kernel, l.name);
+        cli_print("%s%s%s\n", l.variant[0] ? " [" : "", l.variant,
                   l.variant[0] ? "]" : "");
     }
     printf("     %9.4f ms in all\n", 1e3 * total);

@@ -388,6 +388,14 @@ static void make_dense(const struct kb_figures *f,
     p->n_in = 2;
 }
 
+/* Figures that only windows have. */
+static bool has_window(const struct kb_figures *f)
+{
+    return f->r > 1 || f->s > 1 || f->stride_h > 1 || f->stride_w > 1 ||
+           f->dilation_h > 1 || f->dilation_w > 1 || f->pad_top > 0 ||
+           f->pad_left > 0 || f->groups > 1;
+}
+
 int kb_figures_problem(const struct kb_figures *given,
                        const struct kb_precision *precision,
                        enum kern_layout layout, struct infer_error *err,
@@ -405,6 +413,10 @@ int kb_figures_problem(const struct kb_figures *given,
     out->op = f.op;
     out->n_out = 1;
     out->allow_tf32 = precision->allow_tf32;
+    if (f.op == KERN_DENSE_FPROP && has_window(given))
+        return error_set(err, INFER_EARGUMENT,
+                         "problem: a dense layer has no window, stride, pads "
+                         "or groups: this is a convolution (conv)");
     if (f.op == KERN_DENSE_FPROP) {
         make_dense(&f, precision, out);
     } else {

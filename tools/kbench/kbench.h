@@ -196,6 +196,7 @@ struct kb_request {
     bool narrow_gradient; /* weight gradient in the type of the activations */
     bool backend[INFER_BACKEND_COUNT]; /* none: all of the device */
     const char *kernels;               /* glob */
+    bool list_kernels;
     bool cold, all, every_kernel;
     int rounds, variants;
     double fail_below, time_limit; /* time_limit in seconds */
@@ -209,6 +210,9 @@ struct kb_request {
  * -1 after a usage error was printed.  To be cleared in all cases. */
 int kb_parse(struct cli *cli, int argc, char **argv, struct kb_request *r);
 void kb_request_clear(struct kb_request *r);
+/* Prints the rows of the kernel table that the request names, all by default;
+ * returns how many. */
+int kb_list_kernels(const struct kb_request *r);
 /* Measures and reports.  *code: 3 where a kernel is wrong or a ratio lower
  * than asked. */
 int kb_run(const struct kb_request *r, const char *command,

@@ -35,6 +35,15 @@ static int kbench(int argc, char **argv)
         return parsed < 0 ? CLI_USAGE : CLI_OK;
     }
     enum cli_exit code = CLI_OK;
+    if (request.list_kernels) {
+        if (kb_list_kernels(&request) == 0) {
+            cli_error(&cli, "no such kernel in this build");
+            code = CLI_USAGE;
+        }
+        kb_request_clear(&request);
+        free(command);
+        return code;
+    }
     if (kb_run(&request, command ? command : "", &err, &code) < 0)
         code = cli_fail(&cli, &err);
     kb_request_clear(&request);

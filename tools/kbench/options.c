@@ -191,6 +191,9 @@ static const struct cli_option options[] = {
      .min = 1, .words = device_backend_names,
      .wanted = "cuda, cudnn, cpu, onednn, ref"},
     {"kernels", 0, CLI_TEXT, "GLOB", "rows of the table by name", TO(kernels)},
+    {"list-kernels", 0, CLI_FLAG, NULL,
+     "list the rows of the table (--kernels and --backends choose)",
+     TO(list_kernels)},
     {"dtype", 0, CLI_EACH, "P,...", "fp32 (default), tf32, fp16, bf16",
      .set = add_precision, .wanted = "each of fp32, tf32, fp16, bf16 once"},
     {"layout", 0, CLI_WORD, "nhwc|nchw", "layout of activations (nhwc)",
@@ -253,6 +256,11 @@ static int take_operations(struct kb_request *r, int count, char **words)
                       words[i]);
             return -1;
         }
+    }
+    if (count > 1 && r->n_models == 0) {
+        cli_error(r->cli, "one operation at a time (conv, dense or pool); "
+                          "several are for --model");
+        return -1;
     }
     if (count == 0)
         r->ops[KERN_CONV_FPROP] = true;

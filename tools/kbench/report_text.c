@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tools/kbench/kbench.h"
+#include "tools/terminal.h"
 
 const char *kb_kernel_text(const struct kb_result *r, char *buf, size_t bytes)
 {
@@ -31,6 +32,17 @@ static const char *time_text(double seconds, char buf[24])
     return buf;
 }
 
+/* Columns of the widest lines that are usual; on a narrower terminal kernels
+ * and problems have lines of their own. */
+#define WIDE 140
+
+static bool is_narrow(void)
+{
+    const int columns = terminal_columns();
+
+    return columns > 0 && columns < WIDE;
+}
+
 /* ---- head ---------------------------------------------------------- */
 
 static void print_peak(const char *what, const struct kb_peak *p, double unit,
@@ -45,8 +57,8 @@ void kb_text_head(const struct kb_report *r)
 {
     const struct kb_request *q = r->request;
 
-    printf("%s; %s; %s\n", r->machine->device, r->machine->software,
-           r->machine->date);
+    printf("%s; %s;%s%s\n", r->machine->device, r->machine->software,
+           is_narrow() ? "\n" : " ", r->machine->date);
     for (int i = 0; i < q->n_precisions; i++)
         print_peak(q->precision[i]->name,
                    &r->peaks->flops[kb_precision_index(q->precision[i])], 1e12,
@@ -76,6 +88,9 @@ static void print_kernel(const struct kb_case *c, const struct kb_result *r)
     }
     const int baseline = c->best[KB_BASELINE];
     const double t = r->time.median;
+    if (is_narrow())
+        printf("%c %s%s\n", "ob "[r->side], name,
+               r -> state == KB_DROPPED ? " (dropped)" : "");
     printf("  %9s %9s %9s %8.2f %8.1f %6.1f %9s %6.2f ", time_text(t, median),
            time_text(r->time.min, least), time_text(r->time.p95, p95),
            kb_rate(c->flops, t) / 1e12, kb_rate(c->bytes, t) / 1e9,
@@ -85,18 +100,22 @@ static void print_kernel(const struct kb_case *c, const struct kb_result *r)
         printf("%6.2f ", kb_rate(c->result[baseline].time.median, t));
     else
         printf("%6s ", "-");
-    printf("%c %s%s\n", "ob "[r->side], name,
-           r -> state == KB_DROPPED ? " (dropped)" : "");
+    if (is_narrow())
+        putchar('\n');
+    else
+        printf("%c %s%s\n", "ob "[r->side], name,
+               r -> state == KB_DROPPED ? " (dropped)" : "");
 }
 
 static void print_kernels(const struct kb_case *c)
 {
     int *order = kb_order(c);
 
-    printf("  %9s %9s %9s %8s %8s %6s %9s %6s %6s   kernel (o ours, b "
-           "baseline)\n",
-           "median", "min", "p95", "TFLOP/s", "GB/s", "%floor", "workspace",
-           "error", "ratio");
+    if (is_narrow())
+        printf("kernel (o ours, b baseline)\n");
+    printf("  %9s %9s %9s %8s %8s %6s %9s %6s %6s%s\n", "median", "min", "p95",
+           "TFLOP/s", "GB/s", "%floor", "workspace", "error", "ratio",
+           is_narrow() ? "" : "   kernel (o ours, b baseline)");
     for (int i = 0; order && i < c->n_results; i++)
         print_kernel(c, &c->result[order[i]]);
     free(order);
@@ -159,8 +178,13 @@ void kb_text_case(const struct kb_report *r, const struct kb_case *c)
     print_side(c, KB_OURS);
     print_side(c, KB_BASELINE);
     const struct kb_result *w = winner(c);
-    printf("  %s%s%s x%d  %s\n", c->model, c->model[0] ? " " : "", c->text,
-           c->count, w ? kb_kernel_text(w, name, sizeof(name)) : "no kernel");
+    if (is_narrow())
+        printf("\n       %s%s%s x%d\n       ", c->model, c->model[0] ? " " : "",
+               c->text, c->count);
+    else
+        printf("  %s%s%s x%d  ", c->model, c->model[0] ? " " : "", c->text,
+               c->count);
+    printf("%s\n", w ? kb_kernel_text(w, name, sizeof(name)) : "no kernel");
     print_faults(c);
 }
 
@@ -201,8 +225,9 @@ void kb_text_summary(const struct kb_report *r)
     for (int i = 0; i < s->n_below; i++) {
         const struct kb_case *c = &r->cases->item[s->below[i]];
         char name[160];
-        printf("below 0.9: %.2f %s%s%s %s, baseline %s\n", c->ratio, c->model,
+        printf("below 0.9: %.2f %s%s%s %s,%sbaseline %s\n", c->ratio, c->model,
                c->model[0] ? " " : "", c->name, c->text,
+               is_narrow() ? "\n           " : " ",
                kb_kernel_text(&c->result[c->best[KB_BASELINE]], name,
                               sizeof(name)));
     }

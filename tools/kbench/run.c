@@ -2,13 +2,13 @@
 /* One run from the problems to the reports. */
 #include <errno.h>
 #include <fnmatch.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "tools/kbench/kbench.h"
+#include "tools/terminal.h"
 
 /* Of a CPU, at most; also where the system does not say. */
 #define LAST_LEVEL_CACHE ((size_t)32 << 20)
@@ -25,25 +25,6 @@ struct run {
     struct kb_peaks peaks;
     struct kb_machine machine;
 };
-
-/* Set by an interrupt: the problem at hand is the last. */
-static volatile sig_atomic_t stopped;
-
-static void stop(int signal_number)
-{
-    (void)signal_number;
-    stopped = 1;
-}
-
-/* The second interrupt ends the process. */
-static void catch_interrupts(void)
-{
-    struct sigaction action = {.sa_handler = stop,
-                               .sa_flags = (int)SA_RESETHAND};
-
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 /* ---- devices ------------------------------------------------------- */
 
@@ -264,7 +245,7 @@ static int measure(struct run *run, struct infer_error *err)
         cli_progress(r->cli, "problems", (uint64_t)i,
                      (uint64_t)run->cases.count);
         rc = bench_case(run, i, err);
-        if (stopped || rc < 0)
+        if (terminal_interrupt() || rc < 0)
             forget(run, i + 1);
     }
     cli_progress_end(r->cli);
@@ -405,7 +386,7 @@ static int check_results(const struct run *run, struct infer_error *err)
         results += run->cases.item[i].n_results;
         ratios += run->cases.item[i].ratio > 0;
     }
-    if (stopped)
+    if (terminal_interrupt())
         return 0;
     if (results == 0)
         return error_set(err, INFER_EUNSUPPORTED,
@@ -463,7 +444,7 @@ int kb_run(const struct kb_request *r, const char *command,
     struct run run = {.request = r};
     struct infer_error later = {0};
 
-    catch_interrupts();
+    terminal_catch_interrupts();
     int rc = check_files(r, err);
 
     if (rc == 0)
@@ -486,6 +467,8 @@ int kb_run(const struct kb_request *r, const char *command,
     if (rc == 0)
         rc = check_results(&run, err);
     *code = verdict(&run);
+    if (*code == CLI_OK && terminal_interrupt())
+        *code = (enum cli_exit)terminal_interrupt_code();
     close_run(&run);
     return rc;
 }

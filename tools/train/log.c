@@ -149,7 +149,8 @@ int log_write(const struct log *log, struct infer_error *err)
 
     if (rc < 0 || !log->svg)
         return rc;
-    svg = plot_svg(log->row, log->count, &part.bytes);
+    svg = plot_svg(log->title ? log->title : "", log->row, log->count,
+                   &part.bytes);
     if (!svg)
         return error_set(err, INFER_EMEMORY, "out of memory");
     part.data = svg;

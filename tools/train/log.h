@@ -18,6 +18,7 @@ struct log_row {
 
 struct log {
     const char *csv, *svg; /* NULL: not wanted */
+    const char *title;     /* of the chart */
     struct log_row *row;
     size_t count, capacity;
 };
@@ -33,6 +34,7 @@ int log_add(struct log *log, const struct log_row *row,
 int log_write(const struct log *log, struct infer_error *err);
 
 /* plot.c: the SVG text, malloc()ed; NULL when out of memory. */
-char *plot_svg(const struct log_row *row, size_t count, size_t *bytes);
+char *plot_svg(const char *title, const struct log_row *row, size_t count,
+               size_t *bytes);
 
 #endif

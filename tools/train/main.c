@@ -3,11 +3,13 @@
 #include "tools/train/options.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "kernels/base/error.h"
+#include "tools/terminal.h"
 
 static void print_plan(const struct train_run *r)
 {
@@ -93,6 +95,18 @@ static int work(struct train_run *r, struct infer_error *err)
     return rc;
 }
 
+/* The status of a run that ended well: not 0 where a signal, of this process or
+ * of another, cut it short.  Only the process that wrote the checkpoint tells:
+ * the first failure of one ends the others. */
+static int code_of(const struct train_run *r)
+{
+    const int code = terminal_interrupt_code();
+
+    if (!r->stop || r->step >= r->total_steps || !train_leads(r))
+        return CLI_OK;
+    return code ? code : 128 + SIGINT;
+}
+
 /* One process of several reports; this one does not. */
 static void be_silent(struct train_run *r)
 {
@@ -114,13 +128,16 @@ static int one_process(struct group *g, void *user)
     if (work(r, &err) < 0)
         code = group_may_tell(g) ? (int)cli_fail(r->cli, &err)
                                  : (int)cli_exit_of(err.code);
-    if (g->size > 1 && fflush(stdout) != 0 && code == CLI_OK) {
+    else
+        code = code_of(r);
+    if (g->size > 1 && fflush(stdout) != 0 &&
+        (code == CLI_OK || code == code_of(r))) {
         cli_error(r->cli, "standard output: %s", strerror(errno));
         code = CLI_BAD_MODEL;
     }
     /* Other processes may be exchanging with this one: only its end frees the
      * exchange. */
-    if (code == CLI_OK || g->size == 1)
+    if (code == CLI_OK || code == code_of(r) || g->size == 1)
         train_close(r);
     return code;
 }

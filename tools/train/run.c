@@ -3,26 +3,17 @@
 #include "tools/train/train.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
-
-static volatile sig_atomic_t interrupted;
+#include "tools/terminal.h"
 
 bool train_leads(const struct train_run *r)
 {
     return !r->exchange || r->exchange->rank == 0;
-}
-
-static void on_interrupt(int number)
-{
-    interrupted = 1;
-    /* A second signal ends the program at once. */
-    signal(number, SIG_DFL);
 }
 
 /* ---- steps --------------------------------------------------------- */
@@ -54,7 +45,7 @@ static int one_batch(struct train_run *r, const struct loader_batch *b,
         rc = net_put_control(r->net, rate, r->cli->seed,
                              place(r, r->step * parts + micro), err);
     if (rc == 0)
-        rc = net_put_stop(r->net, interrupted != 0, err);
+        rc = net_put_stop(r->net, terminal_interrupt() != 0, err);
     if (rc == 0)
         rc = parts == 1 ? net_step(r->net, err)
                         : net_train(r->net, micro == 0, err);
@@ -406,7 +397,7 @@ static int loop(struct train_run *r, struct infer_error *err)
             break;
         r->step++;
         /* All processes must stop after the same step. */
-        r->stop = r->exchange ? m.stop : interrupted != 0;
+        r->stop = r->exchange ? m.stop : terminal_interrupt() != 0;
         count(&c.epoch, &m, pictures);
         count(&c.part, &m, pictures);
         live(r, &c);
@@ -435,14 +426,11 @@ static int finish_complete(struct train_run *r, struct infer_error *err)
 
 int train_run(struct train_run *r, struct infer_error *err)
 {
-    struct sigaction act = {.sa_handler = on_interrupt};
     int rc;
 
     if (r->step >= r->total_steps && r->request->resume)
         return finish_complete(r, err);
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
+    terminal_catch_interrupts();
     rc = loop(r, err);
     clear_line(r);
     /* A failed run writes its log too. */

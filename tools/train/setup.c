@@ -125,7 +125,8 @@ static void fill_options(const struct train_run *r, struct net_options *o)
                   q->update.beta1 > 0;
     o->second = kind != KERN_UPDATE_SGD;
     o->average = q->average;
-    o->step.clip = (float)q->clip;
+    /* One step of a few pictures must not end what a healthy network learns. */
+    o->step.clip = q->overfit && !(q->clip > 0) ? 1 : (float)q->clip;
     o->step.beta1 = q->update.beta1;
     o->step.beta2 = q->update.beta2;
     o->step.growth = q->loss_scale > 0 || !half ? 1 : 2;
@@ -450,6 +451,7 @@ int train_open(struct train_run *r, struct infer_error *err)
     r->last_saved = -1;
     text_escape(r->arch, sizeof(r->arch), q->arch ? q->arch : "");
     log_init(&r->log, q->log, q->plot);
+    r->log.title = q->arch ? r->arch : q->init_from ? q->init_from : q->resume;
     if (rc == 0)
         rc = try_outputs(r, err);
     if (rc == 0)

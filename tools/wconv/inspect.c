@@ -37,20 +37,9 @@ static void print_value(const char *what, const struct graph_value *v)
               wconv_format_shape(v->rank, v->dim, shape, sizeof(shape)));
 }
 
-/* Prints what is fused into a node. */
-static void print_epilogue(const struct graph_node *n)
-{
-    const struct graph_op_info *info = graph_op_info(n->op);
-
-    if (info->residual && n->n_in > info->max_in && n->in[info->max_in] >= 0)
-        printf(" +residual");
-    if (n->epilogue.act.kind != KERN_IDENTITY)
-        printf(" +%s", kern_unary_names[n->epilogue.act.kind]);
-}
-
 static void print_layers(const struct graph *g)
 {
-    char shape[128];
+    char shape[128], words[512];
     int i;
 
     for (i = 0; i < g->n_nodes; i++) {
@@ -59,8 +48,7 @@ static void print_layers(const struct graph *g)
 
         cli_print("%4d  %-16s %-40s %s", i, graph_op_info(n->op)->name, n->name,
                   wconv_format_shape(y->rank, y->dim, shape, sizeof(shape)));
-        print_epilogue(n);
-        putchar('\n');
+        cli_print("  %s\n", wconv_node_words(g, n, words, sizeof(words)));
     }
 }
 
@@ -79,19 +67,45 @@ static void print_quoted(const char *text)
     putchar('"');
 }
 
+/* An input or an output of the network: an ellipse with its name and shape. */
+static void print_end(const struct graph *g, int value, const char *letter,
+                      const char *more)
+{
+    const struct graph_value *v = &g->value[value];
+    char shape[128], text[512];
+
+    printf("  %s%d [shape=ellipse, label=", letter, value);
+    snprintf(text, sizeof(text), "%.300s %s", v->name,
+             wconv_format_shape(v->rank, v->dim, shape, sizeof(shape)));
+    print_quoted(text);
+    printf("%s];\n", more);
+}
+
+static void print_output(const struct graph *g, int i)
+{
+    const int value = g->output[i], from = g->value[value].producer;
+
+    print_end(g, value, "o", ", style=bold");
+    printf("  %s%d -> o%d;\n", from >= 0 ? "n" : "v", from >= 0 ? from : value,
+           value);
+}
+
 static void print_dot(const struct graph *g)
 {
-    char shape[128];
+    char shape[128], words[512];
     int i, j;
 
     printf("digraph {\n  node [shape=box];\n");
     for (i = 0; i < g->n_inputs; i++)
-        printf("  v%d [shape=ellipse, label=\"input %d\"];\n", g->input[i], i);
+        print_end(g, g->input[i], "v", "");
     for (i = 0; i < g->n_nodes; i++) {
         const struct graph_node *n = &g->node[i];
 
         printf("  n%d [label=", i);
-        print_quoted(graph_op_info(n->op)->name);
+        snprintf(words, sizeof(words), "%s ", graph_op_info(n->op)->name);
+        wconv_node_words(g, n, words + strlen(words),
+                         sizeof(words) - strlen(words));
+        print_quoted(words);
         printf(", tooltip=");
         print_quoted(n->name);
         printf("];\n");
@@ -108,6 +122,8 @@ static void print_dot(const struct graph *g)
                 printf("  v%d -> n%d [label=\"%s\"];\n", n->in[j], i, shape);
         }
     }
+    for (i = 0; i < g->n_outputs; i++)
+        print_output(g, i);
     printf("}\n");
 }
 

@@ -162,8 +162,8 @@ const char *wconv_format_shape(int rank, const int64_t *dim, char *buf,
     snprintf(buf, bytes, rank < 0 ? "?" : rank == 0 ? "scalar" : "");
     for (i = 0; i < rank && used + 24 < bytes; i++) {
         if (dim[i] < 0)
-            used +=
-                (size_t)snprintf(buf + used, bytes - used, "%sN", i ? "x" : "");
+            used += (size_t)snprintf(buf + used, bytes - used, "%s",
+                                     i ? "x?" : "N");
         else
             used += (size_t)snprintf(buf + used, bytes - used, "%s%" PRId64,
                                      i ? "x" : "", dim[i]);

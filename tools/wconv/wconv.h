@@ -106,9 +106,14 @@ struct wconv_summary {
 void wconv_report(const struct cli *cli, const struct wconv_request *request,
                   const struct wconv_summary *summary);
 
+/* A node without its operation and name: shapes of its weights, attributes that
+ * are not the defaults, what is fused into it.  Returns buf. */
+const char *wconv_node_words(const struct graph *g, const struct graph_node *n,
+                             char *buf, size_t bytes);
 /* Bytes of all constants of a graph. */
 size_t wconv_weight_bytes(const struct graph *g);
-/* "1x3x224x224"; a dimension that is free until a run is N.  Returns buf. */
+/* "1x3x224x224"; a dimension that is free until a run is N (the first, which is
+ * the batch) or "?".  Returns buf. */
 const char *wconv_format_shape(int rank, const int64_t *dim, char *buf,
                                size_t bytes);
 

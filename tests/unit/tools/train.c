@@ -374,21 +374,33 @@ TEST(a_plot_has_its_curves)
          .val_accuracy = 0.8},
     };
     size_t bytes = 0;
-    char *svg = plot_svg(row, 3, &bytes);
+    int circles = 0;
+    char *svg = plot_svg("a<b>", row, 3, &bytes);
 
     assert_non_null(svg);
     assert_int_equal(bytes, strlen(svg));
     assert_non_null(strstr(svg, "polyline"));
     assert_null(strstr(svg, "nan"));
     assert_null(strstr(svg, "inf"));
+    /* Title, ticks, axes, last values; a point for each validation. */
+    assert_non_null(strstr(svg, ">a&#60;b&#62;<"));
+    assert_non_null(strstr(svg, ">20<"));
+    assert_non_null(strstr(svg, ">0.5<"));
+    assert_non_null(strstr(svg, "accuracy, %<"));
+    assert_non_null(strstr(svg, ">step (3 are "));
+    assert_non_null(strstr(svg, "validation 80.00 %<"));
+    assert_non_null(strstr(svg, "training 0.5<"));
+    for (const char *at = svg; (at = strstr(at, "<circle")) != NULL; at++)
+        circles++;
+    assert_int_equal(circles, 4);
     free(svg);
     row[1].val_loss = INFINITY; /* of statistics that overflow */
-    svg = plot_svg(row, 3, &bytes);
+    svg = plot_svg("a<b>", row, 3, &bytes);
     assert_non_null(svg);
     assert_null(strstr(svg, "nan"));
     assert_null(strstr(svg, "inf"));
     free(svg);
-    svg = plot_svg(row, 0, &bytes); /* nothing yet */
+    svg = plot_svg("a<b>", row, 0, &bytes); /* nothing yet */
     assert_non_null(svg);
     assert_null(strstr(svg, "nan"));
     free(svg);
