@@ -525,8 +525,44 @@ def seeds():
         formats=("keras", "h5"))
 
 
+def function_seeds():
+    """keras.ops in a model's graph, and layers that are no convolution."""
+    from keras.src.applications.inception_resnet_v2 import CustomScaleLayer
+    ops = keras.ops
+    x = keras.Input((7, 5, 4), name="in")
+    made = [
+        ops.mean(x, (1, 2)), ops.max(x, axis=-1, keepdims=True), ops.sum(x, 1),
+        x[:, ::2], x[..., 1], x[:, -1, 1:3], x[:, ::-1, None], ops.flip(x, -1),
+        ops.pad(x, [[0, 0], [1, 0], [0, 2], [1, 1]]),
+        ops.pad(x, [[0, 0], [2, 1], [1, 1], [0, 0]], "reflect"),
+        ops.reshape(x, (-1, 35, 4)), ops.transpose(x, (0, 2, 1, 3)),
+        ops.expand_dims(x, 1), ops.squeeze(x[:, 2:3], 1),
+        ops.matmul(x, ops.transpose(x, (0, 1, 3, 2))), ops.clip(x, -0.5, 1),
+        ops.absolute(x) ** 1.5, x ** 2, 2.0 ** x, ops.square(x), ops.relu6(x),
+        ops.leaky_relu(x, 0.3), ops.gelu(x), ops.gelu(x, False), ops.elu(x),
+        ops.cast(ops.cast(3 * x, "int32"), "float32"), ops.silu(x),
+        ops.image.resize(x, (4, 9)),
+        L.Activation("glu")(x), L.Activation("tanh_shrink")(x),
+        L.Activation("soft_shrink")(x), L.Activation("hard_shrink")(x),
+        L.Activation("squareplus")(x), L.Activation("sparse_plus")(x),
+        L.AdaptiveAveragePooling2D((3, 5))(x), L.AdaptiveMaxPooling2D(2)(x),
+        L.CenterCrop(4, 3)(x), L.Resizing(4, 3, antialias=True)(x),
+        L.UnitNormalization()(x), L.UnitNormalization(axis=(1, 2))(x),
+        L.RMSNormalization()(x), CustomScaleLayer(0.3)([x, ops.sin(x)]),
+        L.EinsumDense("abcd,de->abce", (None, None, 6), bias_axes="e")(x),
+        L.EinsumDense("abcd,cdef->abef", (None, 2, 3), bias_axes="ef",
+                      activation="relu")(x)]
+    t = ops.reshape(x, (-1, 35, 4))
+    made += [L.Dot((1, 1))([t, t]), L.Dot((2, 2), normalize=True)([t, t]),
+             L.Dot(1)([t[:, 0], t[:, 1]]),
+             L.Embedding(9, 3)(ops.cast(ops.abs(2 * t[..., 0]), "int32"))]
+    save("seed_functions", keras.Model(x, made, name="functions"),
+         formats=("keras", "h5"))
+
+
 if PART == "seeds":
     seeds()
+    function_seeds()
 elif PART == "last":
     for part in (convolutions, activations, pools_and_shapes, norms, merges,
                  structures):

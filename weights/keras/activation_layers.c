@@ -35,6 +35,8 @@ static const struct {
     {"exponential", KERN_EXP, 0, 0},
     {"leaky_relu", KERN_LEAKY_RELU, 0.2f, 0},
     {"mish", KERN_MISH, 0, 0},
+    {"hard_shrink", KERN_SHRINK, 0.5f, 0},
+    {"soft_shrink", KERN_SHRINK, 0.5f, 0.5f},
 };
 
 static struct keras_value unary(struct keras_emit *k, struct keras_value x,
@@ -68,9 +70,76 @@ static struct keras_value softmax(struct keras_emit *k, struct keras_value x,
     return x;
 }
 
-static struct keras_value by_word(struct keras_emit *k, struct keras_value x,
-                                  const char *word)
+/* (x + sqrt(x^2 + 4)) / 2 */
+static struct keras_value squareplus(struct keras_emit *k, struct keras_value x)
 {
+    struct keras_value y = keras_binary(k, "square", x, x.value, KERN_MUL);
+
+    y.value = keras_unary(k, "plus", y.value, KERN_LINEAR, 1, 4);
+    y.value = keras_unary(k, "root", y.value, KERN_SQRT, 0, 0);
+    y = keras_binary(k, "sum", x, y.value, KERN_ADD);
+    return unary(k, y, KERN_LINEAR, 0.5, 0);
+}
+
+/* 0 below -1, x above 1, (x + 1)^2 / 4 between: max(x, clip(x + 1, 0, 2)^2 / 4)
+ */
+static struct keras_value sparse_plus(struct keras_emit *k,
+                                      struct keras_value x)
+{
+    struct keras_value y = x;
+
+    y.value = keras_unary(k, "shift", x.value, KERN_LINEAR, 1, 1);
+    y.value = keras_unary(k, "clip", y.value, KERN_CLIP, 0, 2);
+    y = keras_binary(k, "square", y, y.value, KERN_MUL);
+    y.value = keras_unary(k, "quarter", y.value, KERN_LINEAR, 0.25f, 0);
+    return keras_binary(k, "", x, y.value, KERN_MAX);
+}
+
+/* The first half of the last axis times the sigmoid of the second. */
+static struct keras_value glu(struct keras_emit *k, struct keras_value x)
+{
+    int part[2], node;
+
+    if (k->status < 0)
+        return x;
+    for (int i = 0; i < 2; i++)
+        part[i] = graph_add_value(k->g, NULL);
+    if (part[0] < 0 || part[1] < 0)
+        return keras_fail(k, INFER_EMEMORY, "no memory for the graph");
+    node = graph_add_node(k->g, GRAPH_SPLIT, NULL, &x.value, 1, part, 2);
+    if (node < 0)
+        return keras_fail(k, INFER_EMEMORY, "no memory for the graph");
+    k->g->node[node].attr.split.axis = keras_dimension(x, x.rank - 1);
+    part[1] = keras_unary(k, "gate", part[1], KERN_SIGMOID, 0, 0);
+    x.value = part[0];
+    return keras_binary(k, "", x, part[1], KERN_MUL);
+}
+
+/* Words that take several nodes; false if it is none of them. */
+static bool by_formula(struct keras_emit *k, struct keras_value *x,
+                       const char *word)
+{
+    if (strcmp(word, "squareplus") == 0)
+        *x = squareplus(k, *x);
+    else if (strcmp(word, "sparse_plus") == 0)
+        *x = sparse_plus(k, *x);
+    else if (strcmp(word, "glu") == 0)
+        *x = glu(k, *x);
+    else if (strcmp(word, "tanh_shrink") == 0)
+        *x = keras_binary(k, "", *x,
+                          keras_unary(k, "tanh", x->value, KERN_TANH, 0, 0),
+                          KERN_SUB);
+    else
+        return false;
+    return true;
+}
+
+struct keras_value keras_activation_word(struct keras_emit *k,
+                                         struct keras_value x, const char *word)
+{
+    if (by_formula(k, &x, word))
+        return x;
+
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(word, words[i].word) == 0)
             return unary(k, x, words[i].kind, words[i].a, words[i].b);
@@ -269,12 +338,14 @@ struct keras_value keras_activation(struct keras_emit *k, struct keras_value x,
     if (is_linear(activation) || k->status < 0)
         return x;
     if (cJSON_IsString(activation))
-        return by_word(k, x, activation->valuestring);
+        return keras_activation_word(k, x, activation->valuestring);
     if (class_name == NULL)
         return keras_fail(k, INFER_EFORMAT, "its activation is no word");
     if (cJSON_IsString(config) && (strcmp(class_name, "function") == 0 ||
                                    strcmp(class_name, "builtin") == 0))
-        return is_linear(config) ? x : by_word(k, x, config->valuestring);
+        return is_linear(config)
+                   ? x
+                   : keras_activation_word(k, x, config->valuestring);
     if (strcmp(class_name, "ReLU") == 0)
         return relu_of(k, config, x);
     if (strcmp(class_name, "LeakyReLU") == 0)

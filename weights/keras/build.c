@@ -228,6 +228,19 @@ int keras_unary(struct keras_emit *k, const char *role, int x,
     return y;
 }
 
+struct keras_value keras_binary(struct keras_emit *k, const char *role,
+                                struct keras_value x, int y,
+                                enum kern_binary_kind kind)
+{
+    const int in[2] = {x.value, y};
+    int node;
+
+    x.value = keras_node(k, GRAPH_BINARY, role, in, 2, &node);
+    if (x.value >= 0)
+        k->g->node[node].attr.binary.kind = kind;
+    return x;
+}
+
 int keras_transpose(struct keras_emit *k, int x, int rank, const int *order)
 {
     int node;

@@ -360,8 +360,9 @@ static int parse_arguments(const struct keras_model *m,
     }
     if (keyword || cJSON_IsNull(json))
         return 0; /* "training": false and the like */
-    if (cJSON_IsNumber(json) && l->class->emit == keras_merge &&
-        call->number_at < 0 && call->n_in < 2) {
+    if (cJSON_IsNumber(json) && l->class != NULL &&
+        l->class->emit == keras_merge && call->number_at < 0 &&
+        call->n_in < 2) {
         call->number_at = call->n_in;
         call->number = json->valuedouble;
         return 0;
@@ -417,7 +418,14 @@ static int parse_calls(struct keras_model *m, int layer, const cJSON *inbound,
         const cJSON *args = json_member(c, "args");
         const cJSON *kwargs = json_member(c, "kwargs");
         if (args != NULL) {
-            rc = parse_arguments(m, l, args, false, err, call);
+            const bool indexed =
+                l->class != NULL && l->class->emit == keras_get_item;
+
+            call->args = args;
+            call->kwargs = kwargs;
+            /* What stands in the brackets of x[...] is no tensor. */
+            rc = parse_arguments(m, l, indexed ? args->child : args, false, err,
+                                 call);
             if (rc == 0 && kwargs != NULL)
                 rc = parse_arguments(m, l, kwargs, true, err, call);
         } else if (cJSON_IsArray(c)) {

@@ -83,6 +83,8 @@ struct keras_call {
      * arguments is a number: its place, or -1. */
     int number_at;
     double number;
+    /* Keras 3: the arguments as they stand in the configuration; else NULL. */
+    const cJSON *args, *kwargs;
 };
 
 struct keras_layer {
@@ -161,12 +163,13 @@ struct keras_emit {
     struct infer_error *err;
     int status;
     const struct weights_options *options;
-    int major;                       /* Keras 1, 2 or 3 */
-    bool old_resize;                 /* bilinear as before TensorFlow 2 */
-    bool theano;                     /* kernels are stored flipped */
-    bool channels_first;             /* some layer says so */
-    bool has_1d;                     /* some layer works on N,length,C */
-    int n_calls;                     /* of layers, so far */
+    int major;           /* Keras 1, 2 or 3 */
+    bool old_resize;     /* bilinear as before TensorFlow 2 */
+    bool theano;         /* kernels are stored flipped */
+    bool channels_first; /* some layer says so */
+    bool has_1d;         /* some layer works on N,length,C */
+    int n_calls;         /* of layers, so far */
+    int n_asked;         /* layers that asked for the size of their input */
     const struct keras_layer *layer; /* being emitted */
     int node;                        /* which call of it */
     const struct keras_call *call;
@@ -201,6 +204,24 @@ int keras_node(struct keras_emit *k, enum graph_op op, const char *role,
 int keras_unary(struct keras_emit *k, const char *role, int x,
                 enum kern_unary_kind kind, float a, float b);
 int keras_transpose(struct keras_emit *k, int x, int rank, const int *order);
+/* x and the value y in x's order, element by element. */
+struct keras_value keras_binary(struct keras_emit *k, const char *role,
+                                struct keras_value x, int y,
+                                enum kern_binary_kind kind);
+/* Reduces the axes (bits, in Keras' order); without `keep` they are left out.
+ */
+struct keras_value keras_reduce(struct keras_emit *k, struct keras_value x,
+                                const char *role, enum kern_reduce_kind kind,
+                                uint32_t axes, bool keep);
+/* The dimension of x.value that is Keras' axis (0 .. rank - 1). */
+int keras_dimension(struct keras_value x, int axis);
+/* An axis of config, a number or a list of one; 0 .. rank - 1. */
+int keras_axis(struct keras_emit *k, const cJSON *config, const char *key,
+               int rank, int otherwise);
+/* keras.ops.reshape to sizes that include the batch. */
+struct keras_value keras_reshape_whole(struct keras_emit *k,
+                                       const struct keras_value *in,
+                                       const cJSON *shape);
 /* A constant called "layer.suffix"; takes over c (NULL: no memory). */
 int keras_constant(struct keras_emit *k, const char *suffix,
                    struct constant *c);
@@ -222,6 +243,10 @@ void keras_add_variable(struct keras_layer *l, const char *name,
  * none. */
 struct keras_value keras_activation(struct keras_emit *k, struct keras_value x,
                                     const cJSON *activation);
+/* An activation by its word, such as "relu". */
+struct keras_value keras_activation_word(struct keras_emit *k,
+                                         struct keras_value x,
+                                         const char *word);
 /* The JSON item of config "activation", or NULL where it does nothing. */
 const cJSON *keras_activation_of(const struct keras_layer *l);
 
@@ -258,9 +283,12 @@ keras_variables_fn keras_depthwise_variables;
 keras_variables_fn keras_separable_variables;
 keras_variables_fn keras_dense_variables;
 keras_variables_fn keras_batch_norm_variables;
+keras_variables_fn keras_einsum_variables;
+keras_variables_fn keras_embedding_variables;
 keras_variables_fn keras_layer_scale_variables;
 keras_variables_fn keras_norm_variables;
 keras_variables_fn keras_normalization_variables;
 keras_variables_fn keras_prelu_variables;
+keras_variables_fn keras_rms_variables;
 
 #endif

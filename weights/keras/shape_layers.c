@@ -155,11 +155,14 @@ struct keras_value keras_reshape(struct keras_emit *k, struct keras_layer *l,
                                  const struct keras_value *in, int n)
 {
     const cJSON *c = json_member(l->config, "target_shape");
+    const cJSON *whole = json_member(l->config, "newshape");
     int64_t dim[INFER_MAX_RANK] = {0}; /* the batch: as it comes */
     int rank = 1, rests = 0;
     bool ones = true; /* all but the last are 1 */
 
     (void)n;
+    if (c == NULL && cJSON_IsArray(whole))
+        return keras_reshape_whole(k, in, whole);
     if (!cJSON_IsArray(c))
         return keras_fail(k, INFER_EFORMAT, "target_shape is no list");
     for (const cJSON *e = c->child; e != NULL; e = e->next) {
@@ -315,24 +318,36 @@ struct keras_value keras_cropping(struct keras_emit *k, struct keras_layer *l,
 /* ---- resampling ---------------------------------------------------- */
 
 static bool read_interpolation(struct keras_emit *k, const cJSON *config,
-                               const char *otherwise, bool *bilinear)
+                               const char *otherwise,
+                               enum kern_resize_mode *mode)
 {
+    static const struct {
+        const char *word;
+        enum kern_resize_mode mode;
+    } words[] = {{"nearest", KERN_NEAREST},
+                 {"bilinear", KERN_BILINEAR},
+                 {"bicubic", KERN_BICUBIC}};
     const char *word = json_string(config, "interpolation");
 
     if (word == NULL)
         word = otherwise;
-    *bilinear = strcmp(word, "bilinear") == 0;
-    if (*bilinear || strcmp(word, "nearest") == 0)
-        return true;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        *mode = words[i].mode;
+        if (strcmp(word, words[i].word) == 0)
+            return true;
+    }
     keras_fail(k, INFER_EUNSUPPORTED,
-               "interpolation '%s'; nearest and bilinear are supported", word);
+               "interpolation '%s'; nearest, bilinear and bicubic are "
+               "supported",
+               word);
     return false;
 }
 
 /* A resize of *x with all scales 1, which becomes its result; NULL on failure.
  */
 static struct graph_resize *resize_node(struct keras_emit *k,
-                                        struct keras_value *x, bool bilinear)
+                                        struct keras_value *x,
+                                        enum kern_resize_mode mode)
 {
     struct graph_resize *r;
     int node;
@@ -342,7 +357,10 @@ static struct graph_resize *resize_node(struct keras_emit *k,
         return NULL;
     r = &k->g->node[node].attr.resize;
     memset(r, 0, sizeof *r);
-    r->resize.mode = bilinear ? KERN_BILINEAR : KERN_NEAREST;
+    r->resize.mode = mode;
+    /* TensorFlow's cubic: Keys' a, pixels outside do not count. */
+    r->resize.cubic_a = -0.5f;
+    r->resize.exclude_outside = mode == KERN_BICUBIC;
     for (int i = 0; i < INFER_MAX_RANK; i++)
         r->resize.scale[i] = 1;
     return r;
@@ -358,18 +376,17 @@ struct keras_value keras_up_sampling(struct keras_emit *k,
     const char *key =
         keras_key(l->config, "size", keras_key(l->config, "length", "size"));
     int size[3];
-    bool bilinear;
+    enum kern_resize_mode mode;
 
     (void)n;
     keras_ints(k, l->config, key, l->class->arg, 1, 65536, 2, size);
-    if (!read_interpolation(k, l->config, "nearest", &bilinear) ||
-        k->status < 0)
+    if (!read_interpolation(k, l->config, "nearest", &mode) || k->status < 0)
         return keras_failed(k);
-    struct graph_resize *r = resize_node(k, &x, bilinear);
+    struct graph_resize *r = resize_node(k, &x, mode);
     if (!r)
         return x;
-    r->resize.coord =
-        bilinear && !k->old_resize ? KERN_HALF_PIXEL : KERN_ASYMMETRIC;
+    r->resize.coord = mode != KERN_NEAREST && !k->old_resize ? KERN_HALF_PIXEL
+                                                             : KERN_ASYMMETRIC;
     r->resize.nearest = KERN_FLOOR_NEAREST;
     for (int i = 0; i < l->class->arg; i++)
         r->resize.scale[2 + i] = (float)size[i];
@@ -382,28 +399,33 @@ struct keras_value keras_resizing(struct keras_emit *k, struct keras_layer *l,
                                   const struct keras_value *in, int n)
 {
     struct keras_value x = keras_spatial_input(k, l, in[0]);
-    const int height = keras_int(k, l->config, "height", 1, INT32_MAX, 0);
-    const int width = keras_int(k, l->config, "width", 1, INT32_MAX, 0);
-    bool bilinear;
+    const bool antialias = keras_bool(k, l->config, "antialias", false);
+    enum kern_resize_mode mode;
+    int size[2] = {0};
 
     (void)n;
     if (keras_bool(k, l->config, "crop_to_aspect_ratio", false) ||
-        keras_bool(k, l->config, "pad_to_aspect_ratio", false) ||
-        keras_bool(k, l->config, "antialias", false))
-        keras_fail(k, INFER_EUNSUPPORTED, "aspect ratio kept, or antialiased");
-    if (k->status == 0 && (height == 0 || width == 0))
+        keras_bool(k, l->config, "pad_to_aspect_ratio", false))
+        keras_fail(k, INFER_EUNSUPPORTED, "aspect ratio kept");
+    /* keras.ops.image.resize has both in one. */
+    keras_ints(k, l->config, "size", 2, 1, INT32_MAX, 0, size);
+    size[0] = keras_int(k, l->config, "height", 1, INT32_MAX, size[0]);
+    size[1] = keras_int(k, l->config, "width", 1, INT32_MAX, size[1]);
+    if (k->status == 0 && (size[0] == 0 || size[1] == 0))
         keras_fail(k, INFER_EFORMAT, "it has no height or width");
-    if (!read_interpolation(k, l->config, "bilinear", &bilinear) ||
-        k->status < 0)
+    if (!read_interpolation(k, l->config, "bilinear", &mode) || k->status < 0)
         return keras_failed(k);
-    struct graph_resize *r = resize_node(k, &x, bilinear);
+    struct graph_resize *r = resize_node(k, &x, mode);
     if (!r)
         return x;
     r->resize.coord = KERN_HALF_PIXEL;
     r->resize.nearest = KERN_ROUND_PREFER_CEIL;
+    /* Pixels outside do not count in a wide filter either. */
+    r->resize.antialias = antialias && mode != KERN_NEAREST;
+    r->resize.exclude_outside |= r->resize.antialias;
     r->n_sizes = 4;
-    r->size[2] = height;
-    r->size[3] = width;
+    r->size[2] = size[0];
+    r->size[3] = size[1];
     return x;
 }
 
@@ -469,6 +491,23 @@ static struct keras_value chain(struct keras_emit *k,
     return sum;
 }
 
+/* x^c, or c^x where the number comes first. */
+static struct keras_value power_of_number(struct keras_emit *k,
+                                          struct keras_value x, double c,
+                                          bool first)
+{
+    int in[2], node;
+
+    if (!first && c > 1.9999999 && c < 2.0000001)
+        return keras_binary(k, "", x, x.value, KERN_MUL);
+    in[first] = x.value;
+    in[!first] = keras_constant(k, "number", keras_filled(1, (float)c));
+    x.value = keras_node(k, GRAPH_BINARY, "", in, 2, &node);
+    if (x.value >= 0)
+        k->g->node[node].attr.binary.kind = KERN_POW;
+    return x;
+}
+
 /* x op c, or c op x where the number comes first. */
 static struct keras_value with_number(struct keras_emit *k,
                                       struct keras_value x,
@@ -493,6 +532,8 @@ static struct keras_value with_number(struct keras_emit *k,
         a = first ? c : 1 / c;
         if (first)
             x.value = keras_unary(k, "inverse", x.value, KERN_RECIPROCAL, 0, 0);
+    } else if (kind == KERN_POW) {
+        return power_of_number(k, x, c, first);
     } else {
         unary = KERN_CLIP;
         a = kind == KERN_MAX ? c : -FLT_MAX;
@@ -510,7 +551,7 @@ struct keras_value keras_merge(struct keras_emit *k, struct keras_layer *l,
     if (k->call->number_at >= 0 && n == 1)
         return with_number(k, in[0], kind);
 
-    if ((kind == KERN_SUB || kind == KERN_DIV) && n != 2)
+    if ((kind == KERN_SUB || kind == KERN_DIV || kind == KERN_POW) && n != 2)
         return keras_fail(k, INFER_EFORMAT, "%d inputs; two are due", n);
     return chain(k, in, n, kind, "");
 }
