@@ -146,6 +146,14 @@ struct graph_cast {
     enum infer_dtype to;
 };
 
+/* quantize: q = round(x / scale), halves to even, plus zero, cut to what type
+ * `to` holds.  dequantize: (q - zero) scale.  Scale and zero point are one
+ * number, or a vector along the axis (its default is that of ONNX, 1). */
+struct graph_quantize {
+    int axis;
+    enum infer_dtype to; /* I8, U8, I16 or U16; of quantize alone */
+};
+
 struct graph_dropout {
     float ratio; /* of the elements that training drops; 0 .. 1, below 1 */
 };
@@ -174,6 +182,7 @@ union graph_attr {
     struct kern_pad pad;
     struct graph_resize resize;
     struct graph_cast cast;
+    struct graph_quantize quantize;
     struct graph_dropout dropout;
     struct graph_depth_space depth_space;
     struct kern_matmul matmul;

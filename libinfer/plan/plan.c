@@ -136,6 +136,21 @@ int plan_constant_as(struct plan *plan, const struct view *v,
     return 0;
 }
 
+int plan_set_constant(struct plan *plan, int value, struct infer_error *err)
+{
+    const enum infer_dtype dtype =
+        plan_dtype(plan, plan->g->value[value].dtype);
+    struct view view;
+    const int rc =
+        make_source(plan, value, PLAN_CONSTANT, value, dtype, err, &view);
+
+    if (rc < 0)
+        return rc;
+    plan->buffers.at[rc].dtype = dtype;
+    plan_set(plan, value, &view);
+    return 0;
+}
+
 static int set_sources(struct plan *plan, struct infer_error *err)
 {
     const struct graph *g = plan->g;
@@ -148,14 +163,9 @@ static int set_sources(struct plan *plan, struct infer_error *err)
     }
     for (i = 0; i < g->n_values; i++)
         if (g->value[i].data && plan->value[i].uses > 0) {
-            const enum infer_dtype dtype = plan_dtype(plan, g->value[i].dtype);
-            struct view view;
-
-            rc = make_source(plan, i, PLAN_CONSTANT, i, dtype, err, &view);
+            rc = plan_set_constant(plan, i, err);
             if (rc < 0)
                 return rc;
-            plan->buffers.at[rc].dtype = dtype;
-            plan_set(plan, i, &view);
         }
     return 0;
 }

@@ -169,6 +169,9 @@ enum infer_dtype plan_input_dtype(const struct plan *plan,
 /* Sets a value's view. */
 void plan_set(struct plan *plan, int value, const struct view *view);
 
+/* Makes a value with data a constant of the plan and sets its view. */
+int plan_set_constant(struct plan *plan, int value, struct infer_error *err);
+
 /* A new buffer and its dense view; errors name the node. */
 int plan_buffer(struct plan *plan, int node, enum infer_dtype dtype, int rank,
                 const int64_t *dim, enum kern_layout layout,

@@ -149,6 +149,8 @@ static bool mixes(const struct onnx_import *im, const struct graph_node *n)
     case GRAPH_PRELU:
     case GRAPH_WHERE:
     case GRAPH_CAST:
+    case GRAPH_QUANTIZE: /* one number, or a vector along the channels */
+    case GRAPH_DEQUANTIZE:
     case GRAPH_DROPOUT:
     case GRAPH_RESHAPE:
     case GRAPH_FLATTEN:

@@ -109,13 +109,26 @@ static bool is_folded(const struct folding *f, int value)
     return f->folded[producer];
 }
 
+/* True for weights and biases that a layer reads: they stay integers in the
+ * file, and kernels for integers take them. */
+static bool is_quantised_weight(const struct pass *p,
+                                const struct graph_node *n)
+{
+    const int reader =
+        n->op == GRAPH_DEQUANTIZE ? pass_reader(p, n->out[0]) : -1;
+    const struct graph_node *layer = reader >= 0 ? &p->g->node[reader] : NULL;
+
+    return layer && (layer->op == GRAPH_CONV || layer->op == GRAPH_DENSE) &&
+           n->out[0] != layer->in[0];
+}
+
 static bool can_fold(struct folding *f, int node)
 {
     const struct graph *g = f->p->g;
     const struct graph_node *n = &g->node[node];
     int64_t in = 0, out = 0;
 
-    if (n->n_in < 1)
+    if (n->n_in < 1 || is_quantised_weight(f->p, n))
         return false;
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i] < 0)

@@ -181,6 +181,8 @@ static bool same_elements(const struct pass *p, int node)
     case GRAPH_BINARY:
     case GRAPH_WHERE:
     case GRAPH_DROPOUT:
+    case GRAPH_QUANTIZE:
+    case GRAPH_DEQUANTIZE:
     case GRAPH_SOFTMAX:
     case GRAPH_ARG_REDUCE:
     case GRAPH_GATHER:

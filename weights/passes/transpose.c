@@ -137,6 +137,8 @@ static int *stated_axes(struct graph_node *n, int *count)
         return &a->axis.axis;
     if (n->op == GRAPH_SPLIT)
         return &a->split.axis;
+    if (n->op == GRAPH_QUANTIZE || n->op == GRAPH_DEQUANTIZE)
+        return &a->quantize.axis;
     *count = n->op == GRAPH_SLICE    ? a->slice.n_axes
              : n->op == GRAPH_REDUCE ? a->reduce.n_axes
                                      : 0;
@@ -166,6 +168,9 @@ static bool attributes_allow(struct graph_node *n, int rank)
     case GRAPH_SPLIT:
     case GRAPH_SLICE:
     case GRAPH_REDUCE:
+        return axes_valid(axis, count, rank);
+    case GRAPH_QUANTIZE:
+    case GRAPH_DEQUANTIZE:
         return axes_valid(axis, count, rank);
     case GRAPH_CONV:
     case GRAPH_CONV_TRANSPOSE:
@@ -305,11 +310,18 @@ static enum operand classify(const struct pass *p, int value,
     return !c && is_flat(v, o->rank) ? FLAT : OTHER;
 }
 
+/* How many inputs lie as the output does: scales and zero points of
+ * quantisation are numbers or vectors. */
+static int operand_count(const struct graph_node *n)
+{
+    return n->op == GRAPH_QUANTIZE || n->op == GRAPH_DEQUANTIZE ? 1 : n->n_in;
+}
+
 /* The first order to channels-last among the inputs. */
 static bool find_order(const struct pass *p, const struct graph_node *n,
                        struct order *o)
 {
-    for (int i = 0; i < n->n_in; i++) {
+    for (int i = 0; i < operand_count(n); i++) {
         int producer =
             n->in[i] < 0 ? -1 : pass_producer(p, n->in[i], GRAPH_TRANSPOSE);
 
@@ -325,7 +337,7 @@ static bool operands_allow(const struct pass *p, const struct graph_node *n,
     bool broadcasts =
         n->op == GRAPH_BINARY || n->op == GRAPH_WHERE || n->op == GRAPH_PRELU;
 
-    for (int i = 0; i < n->n_in; i++) {
+    for (int i = 0; i < operand_count(n); i++) {
         enum operand kind = n->in[i] < 0 ? OTHER : classify(p, n->in[i], o);
 
         if (kind == OTHER || (kind == CONSTANT && !broadcasts))
@@ -403,7 +415,7 @@ static int sink(struct pass *p, int node)
     for (int i = 0; i < g->node[node].n_out; i++)
         if (g->value[g->node[node].out[i]].rank != after.rank)
             return 0;
-    for (int i = 0; i < g->node[node].n_in && rc >= 0; i++)
+    for (int i = 0; i < operand_count(&g->node[node]) && rc >= 0; i++)
         rc = turn_input(p, node, i, &o);
     map_attributes(&g->node[node], &o);
     for (int i = 0; i < g->node[node].n_out && rc >= 0; i++)

@@ -340,6 +340,42 @@ static int build_select(struct graph *g, uint64_t *state, int x)
     return v;
 }
 
+/* Halves go to even, sums with the zero point are cut to the type, and the
+ * scale runs along the channels; on both backends, and back. */
+static void test_quantize(void **unused)
+{
+    static const float values[8] = {-1.5f, 0.5f, 2.5f, 300,
+                                    -1.5f, 0.5f, 2.5f, -300};
+    static const float numbers[8] = {-2,    0,    2,    255 - 3,
+                                     -1.5f, 0.5f, 2.5f, -1.5f};
+    const int64_t dim[4] = {1, 2, 2, 2}, two = 2;
+
+    (void)unused;
+    for (int k = 0; k < 2; k++) {
+        struct constant *c = constant_new(INFER_F32, 1, &two);
+        struct constant *z = constant_new(INFER_U8, 1, &two);
+        struct graph *g = graph_new();
+        uint64_t state = 1;
+        struct infer_array x = array_of(&state, 4, dim), y;
+        int node, v = input(g, "x", 4, dim), scale, zero;
+
+        ((float *)(void *)c->data)[0] = 1;
+        ((float *)(void *)c->data)[1] = 0.5f;
+        z->data[0] = z->data[1] = 3;
+        scale = graph_add_constant(g, "scale", c);
+        zero = graph_add_constant(g, "zero", z);
+        v = add(g, GRAPH_QUANTIZE, "q", IN(v, scale, zero), &node);
+        g->node[node].attr.quantize.to = INFER_U8;
+        v = add(g, GRAPH_DEQUANTIZE, "d", IN(v, scale, zero), NULL);
+        memcpy(x.data, values, sizeof values);
+        y = run_graph(g, v, k ? INFER_BACKEND_AUTO : INFER_BACKEND_REF, &x);
+        assert_int_equal(y.dtype, INFER_F32);
+        assert_memory_equal(y.data, numbers, sizeof numbers);
+        free(x.data);
+        free(y.data);
+    }
+}
+
 static void test_operations(void **unused)
 {
     static build_fn *const build[] = {
@@ -445,6 +481,7 @@ static void test_blocks_in_place(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_quantize),
         cmocka_unit_test(test_operations),
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_blocks_in_place),

@@ -29,25 +29,15 @@ static int range_of(struct onnx_import *im, enum infer_dtype t, double *low,
     return im->rc;
 }
 
-/* A scale or zero point, broadcast to x: one number, one for each entry of the
- * axis, or one for each block of entries. */
+/* A scale or zero point of blocks along the axis, expanded to x. */
 static int spread(struct onnx_import *im, int value, int x, int axis,
                   int64_t block)
 {
     const int rank = compose_rank(im, x);
     int64_t dim[INFER_MAX_RANK + 1];
 
-    if (im->rc < 0 || compose_rank(im, value) == 0)
+    if (im->rc < 0)
         return value;
-    if (block == 0) {
-        compose_need_rank(im, value, 1, 1);
-        for (int d = 0; d < rank; d++)
-            dim[d] = 1;
-        dim[axis] = compose_dim(im, value, 0);
-        return dim[axis] == 1 || rank == 0
-                   ? compose_reshape(im, value, 0, dim)
-                   : compose_reshape(im, value, rank, dim);
-    }
     compose_need_rank(im, value, rank, rank);
     for (int d = 0; d <= rank; d++)
         dim[d] = d == axis + 1 ? block : 1;
@@ -61,19 +51,19 @@ static int spread(struct onnx_import *im, int value, int x, int axis,
 }
 
 struct scaling {
-    int x, scale, zero; /* zero: as F32, or -1 */
+    int x, scale, zero; /* zero: -1 where absent */
     int axis;
+    int64_t block;         /* entries of the axis that share a scale; 0: all */
     enum infer_dtype type; /* of the zero point; INFER_NONE without one */
 };
 
 static int read_scaling(struct onnx_import *im, struct scaling *s)
 {
-    int64_t block = 0;
-
+    s->block = 0;
     onnx_arity(im, 2, 3);
     s->x = compose_input(im, 0);
     s->axis = onnx_axis(im, 1);
-    onnx_int(im, "block_size", 0, INT32_MAX, &block);
+    onnx_int(im, "block_size", 0, INT32_MAX, &s->block);
     s->scale = compose_input(im, 1);
     s->zero = compose_input(im, 2);
     s->type = s->zero < 0 ? INFER_NONE : compose_dtype(im, s->zero);
@@ -83,11 +73,32 @@ static int read_scaling(struct onnx_import *im, struct scaling *s)
         im->rc = op_axis(s->axis, compose_rank(im, s->x), &s->axis, im->err);
     else
         s->axis = 0;
-    s->scale = spread(im, s->scale, s->x, s->axis, block);
+    return im->rc;
+}
+
+/* Scale and zero point of blocks, expanded to x; the latter as F32. */
+static void spread_blocks(struct onnx_import *im, struct scaling *s)
+{
+    s->scale = spread(im, s->scale, s->x, s->axis, s->block);
     if (s->zero >= 0)
         s->zero = compose_cast(im, INFER_F32,
-                               spread(im, s->zero, s->x, s->axis, block));
-    return im->rc;
+                               spread(im, s->zero, s->x, s->axis, s->block));
+}
+
+/* One node that quantises to a type, or dequantises. */
+static int emit_scaling(struct onnx_import *im, enum graph_op op,
+                        const struct scaling *s, enum infer_dtype to)
+{
+    const int in[3] = {s->x, s->scale, s->zero};
+    union graph_attr attr;
+
+    if (im->rc < 0)
+        return im->rc;
+    onnx_defaults(op, &attr);
+    attr.quantize.axis = s->axis;
+    if (op == GRAPH_QUANTIZE)
+        attr.quantize.to = to;
+    return onnx_emit(im, op, &attr, in, s->zero < 0 ? 2 : 3, 0, NULL);
 }
 
 /* x / scale to the nearest integer, halves to even, plus zero, in a range. */
@@ -106,6 +117,7 @@ static int quantize(struct onnx_import *im, int x, int scale, int zero,
 int onnx_import_quantize(struct onnx_import *im)
 {
     struct scaling s;
+    double low, high;
     int64_t stated = 0;
 
     onnx_ignore(im, "saturate"); /* of 8-bit floats */
@@ -117,6 +129,10 @@ int onnx_import_quantize(struct onnx_import *im)
         s.type = stated ? onnx_dtype(stated) : INFER_U8;
     if (scalar_is_integer(compose_dtype(im, s.x)))
         s.x = compose_cast(im, INFER_F32, s.x);
+    range_of(im, s.type, &low, &high);
+    if (s.block == 0)
+        return emit_scaling(im, GRAPH_QUANTIZE, &s, s.type);
+    spread_blocks(im, &s);
     return compose_output(im, 0, quantize(im, s.x, s.scale, s.zero, s.type));
 }
 
@@ -136,6 +152,9 @@ int onnx_import_dequantize(struct onnx_import *im)
     onnx_ignore(im, "output_dtype"); /* all floats are computed in one type */
     if (read_scaling(im, &s) < 0)
         return im->rc;
+    if (s.block == 0)
+        return emit_scaling(im, GRAPH_DEQUANTIZE, &s, INFER_F32);
+    spread_blocks(im, &s);
     return compose_output(
         im, 0, compose_binary(im, KERN_MUL, centred(im, s.x, s.zero), s.scale));
 }

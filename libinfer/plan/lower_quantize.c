@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Quantisation and its inverse as steps in single precision, whatever the
+ * session's precision: integers of 16 bits are exact there.  Every backend has
+ * rows for these steps, and all of them round alike.
+ */
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "libinfer/plan/lower.h"
+
+/* v in another type, as it lies; *out may be v itself. */
+static int convert(const struct lower *l, const struct view *v,
+                   enum infer_dtype to, struct view *out)
+{
+    const struct view from = *v;
+    int rc;
+
+    *out = from;
+    if (from.t.dtype == to)
+        return 0;
+    if (l->plan->buffers.at[from.buffer].memory == PLAN_CONSTANT &&
+        scalar_is_float(from.t.dtype) && scalar_is_float(to))
+        return plan_constant_as(l->plan, &from, to, l->err, out);
+    rc = plan_buffer(l->plan, l->index, to, from.t.rank, from.t.dim,
+                     view_layout(&from.t), l->err, out);
+    return rc < 0 ? rc : plan_copy_to(l->plan, l->index, &from, out, l->err);
+}
+
+/* Input i, one number or a vector along the axis, in single precision and
+ * broadcast to x. */
+static int numbers(const struct lower *l, int i, const struct view *x,
+                   struct view *out)
+{
+    const int axis = l->node->attr.quantize.axis;
+    struct view v;
+    int rc = convert(l, lower_in(l, i), INFER_F32, &v);
+
+    if (rc < 0)
+        return rc;
+    *out = v;
+    out->t.rank = x->t.rank;
+    for (int d = 0; d < x->t.rank; d++) {
+        out->t.dim[d] = 1;
+        out->t.stride[d] = 1;
+    }
+    if (v.t.rank == 1 && v.t.dim[0] > 1) {
+        const int d = axis < 0 ? axis + x->t.rank : axis;
+
+        out->t.dim[d] = v.t.dim[0];
+        out->t.stride[d] = v.t.stride[0];
+    }
+    return 0;
+}
+
+/* x = x kind b; the result may take x's place. */
+static int combine(const struct lower *l, enum kern_binary_kind kind,
+                   const struct view *b, struct view *x)
+{
+    struct plan_emit e;
+
+    plan_single(KERN_BINARY, PLAN_POINTWISE, x, INFER_F32, x->t.rank, x->t.dim,
+                &e);
+    e.p.attr.binary.kind = kind;
+    e.p.n_in = 2;
+    e.in[1] = *b;
+    return plan_emit(l->plan, l->index, &e, l->err, x);
+}
+
+static int apply(const struct lower *l, const struct kern_unary *f,
+                 struct view *x)
+{
+    struct plan_emit e;
+
+    plan_single(KERN_UNARY, PLAN_POINTWISE, x, INFER_F32, x->t.rank, x->t.dim,
+                &e);
+    e.p.attr.unary = *f;
+    return plan_emit(l->plan, l->index, &e, l->err, x);
+}
+
+/* x kind the numbers of input i, which may be absent. */
+static int combine_input(const struct lower *l, enum kern_binary_kind kind,
+                         int i, struct view *x)
+{
+    struct view b;
+    int rc;
+
+    if (!lower_in(l, i))
+        return 0;
+    rc = numbers(l, i, x, &b);
+    return rc < 0 ? rc : combine(l, kind, &b, x);
+}
+
+static struct kern_unary clip_to(enum infer_dtype to)
+{
+    struct kern_unary clip = graph_unary(KERN_CLIP);
+    const bool sign = to == INFER_I8 || to == INFER_I16;
+    const int bits = 8 * (int)infer_dtype_size(to);
+
+    clip.a = sign ? -(float)(1 << (bits - 1)) : 0;
+    clip.b = (float)((1 << (sign ? bits - 1 : bits)) - 1);
+    return clip;
+}
+
+int lower_quantize(const struct lower *l)
+{
+    const enum infer_dtype to = l->node->attr.quantize.to;
+    const struct kern_unary nearest = graph_unary(KERN_ROUND);
+    const struct kern_unary clip = clip_to(to);
+    struct view x;
+    int rc = convert(l, lower_in(l, 0), INFER_F32, &x);
+
+    if (rc == 0)
+        rc = combine_input(l, KERN_DIV, 1, &x);
+    if (rc == 0)
+        rc = apply(l, &nearest, &x);
+    if (rc == 0)
+        rc = combine_input(l, KERN_ADD, 2, &x);
+    if (rc == 0)
+        rc = apply(l, &clip, &x);
+    if (rc == 0)
+        rc = convert(l, &x, to, &x);
+    return rc < 0 ? rc : lower_set(l, 0, &x);
+}
+
+/* ---- constants ----------------------------------------------------- */
+
+/* Bytes of constant input i in memory; *out stays NULL where it is absent. */
+static int load(const struct lower *l, int i, struct constant **out)
+{
+    *out = NULL;
+    return i < l->node->n_in && l->node->in[i] >= 0
+               ? constant_in_memory(l->plan->g->value[l->node->in[i]].data,
+                                    l->err, out)
+               : 0;
+}
+
+/* Element i, or the only one, of a scale or zero point. */
+static float number(const struct constant *c, int64_t i, float absent)
+{
+    return c ? (float)scalar_load(c->dtype, c->data,
+                                  constant_count(c) > 1 ? i : 0)
+             : absent;
+}
+
+static void dequantize(const struct constant *q, const struct constant *scale,
+                       const struct constant *zero, int axis,
+                       struct constant *y)
+{
+    float *to = (float *)(void *)y->data;
+    int64_t inner = 1, along;
+
+    axis = axis < 0 ? axis + q->rank : axis;
+    for (int d = axis + 1; d < q->rank; d++)
+        inner *= q->dim[d];
+    along = axis < q->rank ? q->dim[axis] : 1;
+    for (int64_t i = 0; i < constant_count(q); i++) {
+        const int64_t k = i / inner % along;
+
+        to[i] =
+            ((float)scalar_load(q->dtype, q->data, i) - number(zero, k, 0)) *
+            number(scale, k, 1);
+    }
+}
+
+/* Weights become floats when planning, so that kernels can pack them. */
+static int dequantize_constant(const struct lower *l)
+{
+    const int value = l->node->out[0];
+    struct constant *q, *scale = NULL, *zero = NULL, *y = NULL;
+    int rc = load(l, 0, &q);
+
+    if (rc == 0)
+        rc = load(l, 1, &scale);
+    if (rc == 0)
+        rc = load(l, 2, &zero);
+    if (rc == 0) {
+        y = constant_new(INFER_F32, q->rank, q->dim);
+        if (!y)
+            rc = error_set(l->err, INFER_EMEMORY, "plan: out of memory");
+        else
+            dequantize(q, scale, zero, l->node->attr.quantize.axis, y);
+    }
+    constant_unref(q);
+    constant_unref(scale);
+    constant_unref(zero);
+    if (rc < 0)
+        return rc;
+    l->plan->g->value[value].data = y;
+    return plan_set_constant(l->plan, value, l->err);
+}
+
+static bool is_constant(const struct lower *l)
+{
+    for (int i = 0; i < l->node->n_in; i++)
+        if (l->node->in[i] >= 0 && !l->plan->g->value[l->node->in[i]].data)
+            return false;
+    return !graph_is_output(l->plan->g, l->node->out[0]);
+}
+
+int lower_dequantize(const struct lower *l)
+{
+    struct view x;
+    int rc;
+
+    if (is_constant(l))
+        return dequantize_constant(l);
+    rc = convert(l, lower_in(l, 0), INFER_F32, &x);
+
+    if (rc == 0)
+        rc = combine_input(l, KERN_SUB, 2, &x);
+    if (rc == 0)
+        rc = combine_input(l, KERN_MUL, 1, &x);
+    if (rc == 0)
+        rc = convert(l, &x, plan_dtype(l->plan, INFER_F32), &x);
+    return rc < 0 ? rc : lower_set(l, 0, &x);
+}
