@@ -2,6 +2,7 @@
 /* The pictures that a command line names: files, folders, lists. */
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,7 +10,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
-#include "tools/infer/infer_tool.h"
+#include "tools/picture_list.h"
 
 /* Limit of nested folders. */
 #define MAX_DEPTH 16

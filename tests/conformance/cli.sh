@@ -25,6 +25,27 @@ expect 0 'pictures .*mean 0.5, .*(model file)' "$wconv" inspect \
 expect 0 'pictures .*mean 0.485,0.456,0.406, .*(architecture)' "$wconv" inspect \
     resnet18
 expect 0 '  verified' "$wconv" "$weights" "$arch" -o "$model" --verify=reference
+expect 0 'quantised *4 *of 4 layers' "$wconv" "$weights" "$arch" -o "$dir/int8.infer" \
+    --quantize=int8 --calibrate="$pictures" --verify
+expect 0 'top class equal in 10 of 10' "$wconv" "$weights" "$arch" \
+    -o "$dir/again.infer" --quantize=int8 --calibrate="$pictures"
+cmp -s "$dir/int8.infer" "$dir/again.infer" || fail "two quantisations differ"
+test "$(wc -c <"$dir/int8.infer")" -lt $(($(wc -c <"$model") / 2)) ||
+    fail "the quantised file is not half as long"
+expect 0 ' I8 ' "$wconv" inspect --weights "$dir/int8.infer"
+expect 0 '  seven  ' "$infer" -m "$dir/int8.infer" "$pictures/7.png"
+expect 0 'conv1 .*asked for' "$wconv" "$weights" "$arch" -o "$dir/int8.infer" \
+    --quantize=int8 --calibrate="$pictures:3" --keep-float='conv1,f?'
+expect 1 'no layer.*nothing' "$wconv" "$weights" "$arch" -o "$dir/x" \
+    --quantize=int8 --calibrate="$pictures" --keep-float=nothing
+expect 3 'less than 101' "$wconv" "$weights" "$arch" -o "$dir/x" --verify \
+    --quantize=int8 --calibrate="$pictures" --agreement=101
+expect 1 'needs samples' "$wconv" "$weights" "$arch" -o "$dir/x" --quantize=int8
+expect 1 'go with --quantize' "$wconv" "$weights" "$arch" -o "$dir/x" \
+    --calibrate="$pictures"
+mkdir "$dir/none.infer"
+expect 1 'holds no PNG' "$wconv" "$weights" "$arch" -o "$dir/x" \
+    --quantize=int8 --calibrate="$dir/none.infer"
 expect 2 'shape\|expected\|missing' "$wconv" "$weights" --arch=lenet5 -o "$dir/x"
 expect 1 'name: resnet20-cifar' "$wconv" "$weights" --arch=resnet20 -o "$dir/x"
 expect 1 'name: mobilenet_v2' "$wconv" "$weights" --arch=mobilnet_v2 -o "$dir/x"

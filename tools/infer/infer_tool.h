@@ -8,6 +8,7 @@
 #include "tools/array.h"
 #include "tools/cli.h"
 #include "tools/labels.h"
+#include "tools/picture_list.h"
 
 struct tool_named_file {
     char *name; /* NULL: by position */
@@ -97,22 +98,6 @@ bool tool_exports_folder(const char *path);
 /* Writes outputs: .npy (one output), .json (all), or a folder of .npy. */
 int tool_export(const char *path, const struct arrays *out,
                 struct infer_error *err);
-
-/* ---- list.c -------------------------------------------------------- */
-
-struct tool_list {
-    char **path;
-    size_t count, capacity;
-};
-/* Adds a picture, all pictures of a folder (recursively, sorted), or those of a
- * text file with one path a line ("@" and its name, or its name alone where its
- * first line names a file).  "-" is added as it is: standard input. */
-int tool_list_add(struct tool_list *list, const char *path,
-                  struct infer_error *err);
-/* Adds one path as it is. */
-int tool_list_append(struct tool_list *list, const char *path,
-                     struct infer_error *err);
-void tool_list_clear(struct tool_list *list);
 
 /* ---- pictures.c ---------------------------------------------------- */
 

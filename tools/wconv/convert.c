@@ -104,6 +104,8 @@ static int set_dtype(struct cli *cli, const struct cli_option *o,
 #define PREPROCESS    GIVEN(preprocess.given)
 
 /* Each in the order of its enumeration. */
+static const char *const integers[] = {"none", "int8", NULL};
+static const char *const methods[] = {"max", "percentile", "mse", NULL};
 static const char *const layouts[] = {"auto", "nchw", "nhwc", NULL};
 static const char *const orders[] = {"auto", "hwc", "chw", NULL};
 static const char *const colors[] = {"rgb", "bgr", "gray", NULL};
@@ -136,6 +138,19 @@ static const struct cli_option options[] = {
      .set = disable_passes, .wanted = "names of --list-passes"},
     {"dtype", 0, CLI_SET, "TYPE", "store weights as fp32, fp16 or bf16",
      .set = set_dtype, .wanted = "fp32, fp16 or bf16"},
+    {"quantize", 0, CLI_WORD, "int8",
+     "integers of 8 bits in convolutions and dense layers", TO(quantize),
+     .words = integers},
+    {"calibrate", 0, CLI_TEXT, "FOLDER|FILE.npz[:N]",
+     "samples that tell the ranges: pictures or arrays, at most N (128)",
+     TO(calibrate)},
+    {"calib", 0, CLI_WORD, "METHOD",
+     "ranges by max, percentile (99.99) or mse (mse)", TO(calib),
+     GIVEN(calib_given), .words = methods},
+    {"keep-float", 0, CLI_TEXT, "LAYER,...",
+     "layers that are not quantised; * and ? match", TO(keep_float)},
+    {"agreement", 0, CLI_AMOUNT, "PERCENT",
+     "least share of equal top classes for --verify (90)", TO(agreement)},
     {"name", 0, CLI_TEXT, "NAME", "name of the network", TO(name)},
     {"labels", 0, CLI_TEXT, "FILE", "class labels, one a line", TO(labels)},
     {"task", 0, CLI_SET, "TASK",
@@ -190,6 +205,8 @@ static void request_init(struct wconv_request *r)
     r->bn_eps = -1;
     r->atol = 1e-5;
     r->rtol = 1e-4;
+    r->calib = QUANTIZE_MSE;
+    r->agreement = 90;
     wconv_preprocess_init(&r->preprocess);
 }
 
@@ -446,6 +463,7 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
     struct wconv_summary summary = {0};
     struct wconv_verdict verdict;
     struct pass_report report;
+    struct wconv_quantized quantized = {0};
     struct graph *original = NULL;
     double start = cli_now();
     int rc;
@@ -473,6 +491,12 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
             goto done;
         summary.verdict = &verdict;
     }
+    if (r->quantize) {
+        rc = wconv_quantize(s->graph, r, cli, &quantized, err);
+        if (rc < 0)
+            goto done;
+        summary.quantized = &quantized;
+    }
     cli_progress(cli, "write", 3, STAGES);
     rc = model_file_write(s->graph, r->out, &summary.bytes_after, err);
     if (rc < 0)
@@ -485,9 +509,30 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
     summary.seconds = cli_now() - start;
     wconv_report(cli, r, &summary);
 done:
+    wconv_quantized_clear(&quantized);
     graph_free(original);
     pass_report_clear(&report);
     return rc;
+}
+
+/* Options of quantisation that do not go together. */
+static bool check_quantize(struct cli *cli, const struct wconv_request *r)
+{
+    const char *fault = NULL;
+
+    if (r->quantize && r->calibrate == NULL)
+        fault = "--quantize needs samples: add --calibrate=FOLDER or FILE.npz";
+    else if (!r->quantize &&
+             (r->calibrate != NULL || r->calib_given || r->keep_float != NULL))
+        fault = "--calibrate, --calib and --keep-float go with --quantize";
+    else if (r->quantize && r->dtype != INFER_NONE)
+        fault = "--quantize and --dtype exclude each other";
+    else if (r->quantize && (r->passes.keep_training || r->passes.keep_bn))
+        fault = "--quantize folds batch norm: not with --keep-bn or "
+                "--keep-training";
+    if (fault != NULL)
+        cli_error(cli, "%s", fault);
+    return fault == NULL;
 }
 
 int wconv_convert(int argc, char **argv)
@@ -508,6 +553,8 @@ int wconv_convert(int argc, char **argv)
         cli_error(&cli, count == 0   ? "no input file (see --help)"
                         : count != 1 ? "one input file, please (see --help)"
                                      : "no output file: add -o FILE");
+        code = CLI_USAGE;
+    } else if (!check_quantize(&cli, &r)) {
         code = CLI_USAGE;
     } else if (r.tolerance && !r.verify) {
         cli_error(&cli, "--atol and --rtol go with --verify");

@@ -79,6 +79,8 @@ static void print_text(const struct cli *cli, const struct wconv_request *r,
         printf("  %-22s       max difference %.2g (%.2g of the largest "
                "output)\n",
                "verified", s->verdict->max_abs, s->verdict->max_rel);
+    if (s->quantized != NULL)
+        wconv_print_quantized(cli, s->quantized);
     cli_print(
         "%s: %d nodes (from %d), %s of weights; %s -> %s, %.2f s\n", r->out,
         s->graph->n_nodes, s->nodes_before,
@@ -110,6 +112,8 @@ static void print_json(const struct wconv_request *r,
         cJSON_AddNumberToObject(item, "max_abs", s->verdict->max_abs);
         cJSON_AddNumberToObject(item, "max_rel", s->verdict->max_rel);
     }
+    if (s->quantized != NULL)
+        wconv_quantized_json(json, s->quantized);
     list = cJSON_AddArrayToObject(json, "passes");
     for (i = 0; i < s->passes->count; i++) {
         item = cJSON_CreateObject();

@@ -6,6 +6,7 @@
 #include "tools/cli.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
+#include "weights/quantize/quantize.h"
 #include "weights/weights.h"
 
 /* Preprocessing from the options. */
@@ -46,6 +47,12 @@ struct wconv_request {
     bool verify_on_reference;     /* both sides run on the reference */
     bool tolerance;               /* one of these was given */
     double atol, rtol;
+    int quantize;          /* 0: no, 1: int8 */
+    const char *calibrate; /* samples; NULL: not given */
+    int calib;             /* enum quantize_method */
+    bool calib_given;
+    const char *keep_float; /* layers that stay; NULL: none */
+    double agreement;       /* least per cent of equal top classes */
 };
 
 /* Main programs of the subcommands: argv[0] is the subcommand's word. */
@@ -92,6 +99,31 @@ int wconv_verify(const struct graph *converted, const struct graph *original,
                  const struct wconv_request *request, struct cli *cli,
                  struct infer_error *err, struct wconv_verdict *out);
 
+/* ---- quantize.c ---------------------------------------------------- */
+
+/* What --quantize did and what it costs. */
+struct wconv_quantized {
+    struct quantizer *quantizer;
+    struct graph *before; /* the float network; holds the layers' names */
+    const struct quantize_layer *layer;
+    double *sqnr; /* dB at the output of each layer */
+    int n_layers, samples;
+    double output_sqnr; /* dB at the network's first output */
+    int agree, rows;    /* samples with the same top class, of how many */
+};
+/* Quantises the graph, whose passes have run, with the samples of the request.
+ * EMISMATCH: with --verify, the top class differs too often.  The caller clears
+ * *out, which starts zeroed, in any case. */
+int wconv_quantize(struct graph *g, const struct wconv_request *request,
+                   struct cli *cli, struct wconv_quantized *out,
+                   struct infer_error *err);
+void wconv_quantized_clear(struct wconv_quantized *q);
+void wconv_print_quantized(const struct cli *cli,
+                           const struct wconv_quantized *q);
+void wconv_quantized_json(cJSON *json, const struct wconv_quantized *q);
+
+/* ---- report.c ------------------------------------------------------ */
+
 /* The report of a conversion, as text or JSON on standard output. */
 struct wconv_summary {
     const struct weights_import *import;
@@ -100,7 +132,8 @@ struct wconv_summary {
     int nodes_before;
     uint64_t bytes_before, bytes_after;
     size_t weight_bytes_after;
-    const struct wconv_verdict *verdict; /* NULL: not verified */
+    const struct wconv_verdict *verdict;     /* NULL: not verified */
+    const struct wconv_quantized *quantized; /* NULL: not quantised */
     double seconds;
 };
 void wconv_report(const struct cli *cli, const struct wconv_request *request,

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quantisation after training: integers, scales and ranges by hand, what shares
+ * a scale, and what is refused. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "tests/unit/weights/passes/net.h"
+#include "weights/quantize/quantize.h"
+
+/* Opens a quantiser and shows it one sample: the same row for each value. */
+static int open_with(struct net *net, const struct quantize_options *options,
+                     const float *row, int rank, const int64_t *dim,
+                     struct infer_error *err, struct quantizer **q)
+{
+    const int *value;
+    int rc, n;
+
+    assert_int_equal(graph_compact(net->g, err), 0);
+    assert_int_equal(graph_infer_shapes(net->g, NULL, err), 0);
+    rc = quantizer_open(net->g, options, err, q);
+    if (rc < 0)
+        return rc;
+    do {
+        n = quantizer_watched(*q, &value);
+        for (int i = 0; i < n && rc == 0; i++)
+            rc = quantizer_observe(*q, i, row, rank, dim, err);
+    } while (rc == 0 && quantizer_next(*q));
+    return rc;
+}
+
+/* The node that makes a value has this operation; its constant input i. */
+static const struct constant *constant_of(const struct graph *g, int value,
+                                          enum graph_op op, int i)
+{
+    const int node = g->value[value].producer;
+
+    assert_true(node >= 0);
+    assert_int_equal(g->node[node].op, op);
+    assert_non_null(g->value[g->node[node].in[i]].data);
+    return g->value[g->node[node].in[i]].data;
+}
+
+static const struct graph_node *find_node(const struct graph *g,
+                                          enum graph_op op)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->node[i].op == op)
+            return &g->node[i];
+    return NULL;
+}
+
+/* Weights 0.5 (127, -64, 1) and 0.25 (2, 127, 0), bias 3 and -1; an input from
+ * -2 to 1, so that its scale is 2/127. */
+static int start_dense(struct net *net)
+{
+    static const float weight[6] = {63.5f, -32, 0.5f, 0.5f, 31.75f, 0};
+    static const float bias[2] = {3, -1};
+    int x = net_start(net, 1, DIMS(-1, 3)), w, b;
+
+    w = net_weight(net, DIMS(2, 3));
+    memcpy(net->g->value[w].data->data, weight, sizeof weight);
+    b = net_weight(net, DIMS(2));
+    memcpy(net->g->value[b].data->data, bias, sizeof bias);
+    return net_node(net, GRAPH_DENSE, IN(x, w, b));
+}
+
+TEST(dense_integers)
+{
+    static const float row[3] = {-2, 1, 0};
+    static const int8_t expected[6] = {127, -64, 1, 2, 127, 0};
+    const struct quantize_layer *layer;
+    struct quantize_options options;
+    const struct constant *q, *s, *b;
+    const struct graph_node *n;
+    struct infer_error err;
+    struct quantizer *quantizer;
+    struct net net;
+
+    net_output(&net, start_dense(&net));
+    quantize_options_init(&options);
+    options.method = QUANTIZE_MAX;
+    assert_int_equal(
+        open_with(&net, &options, row, DIMS(1, 3), &err, &quantizer), 0);
+    assert_int_equal(quantizer_apply(quantizer, net.g, &err), 0);
+    assert_int_equal(quantizer_layers(quantizer, &layer), 1);
+    assert_null(layer->why);
+    assert_true(layer->is_signed);
+    assert_float_equal(layer->low, -2, 0);
+    assert_float_equal(layer->limit, 2, 1e-6);
+    n = find_node(net.g, GRAPH_DENSE);
+    q = constant_of(net.g, n->in[1], GRAPH_DEQUANTIZE, 0);
+    assert_int_equal(q->dtype, INFER_I8);
+    assert_memory_equal(q->data, expected, sizeof expected);
+    s = constant_of(net.g, n->in[1], GRAPH_DEQUANTIZE, 1);
+    assert_float_equal(((const float *)(const void *)s->data)[0], 0.5, 1e-7);
+    assert_float_equal(((const float *)(const void *)s->data)[1], 0.25, 1e-7);
+    b = constant_of(net.g, n->in[2], GRAPH_DEQUANTIZE, 0);
+    assert_int_equal(b->dtype, INFER_I32);
+    assert_int_equal(((const int32_t *)(const void *)b->data)[0], 381);
+    assert_int_equal(((const int32_t *)(const void *)b->data)[1], -254);
+    quantizer_close(quantizer);
+    net_end(&net);
+}
+
+/* A mean error of the weights goes into the bias, here one that was absent. */
+TEST(bias_correction)
+{
+    static const float row[2] = {1, 0};
+    /* 0.6 of a step is rounded to 1, times a mean input of 1. */
+    static const float weight[2] = {0.6f, 127};
+    struct quantize_options options;
+    const struct constant *b;
+    struct infer_error err;
+    struct quantizer *q;
+
+    for (int correct = 0; correct < 2; correct++) {
+        const struct graph_node *n;
+        struct net net;
+        int x = net_start(&net, 1, DIMS(-1, 2)), w;
+
+        w = net_weight(&net, DIMS(1, 2));
+        memcpy(net.g->value[w].data->data, weight, sizeof weight);
+        net_output(&net, net_node(&net, GRAPH_DENSE, IN(x, w)));
+        quantize_options_init(&options);
+        options.bias_correction = correct;
+        assert_int_equal(open_with(&net, &options, row, DIMS(1, 2), &err, &q),
+                         0);
+        assert_int_equal(quantizer_apply(q, net.g, &err), 0);
+        n = find_node(net.g, GRAPH_DENSE);
+        assert_int_equal(n->n_in, correct ? 3 : 2);
+        if (correct) {
+            /* -0.4 in units of 1/255. */
+            b = constant_of(net.g, n->in[2], GRAPH_DEQUANTIZE, 0);
+            assert_int_equal(((const int32_t *)(const void *)b->data)[0], -102);
+        }
+        quantizer_close(q);
+        net_end(&net);
+    }
+}
+
+/* The input and the output of a maximum have one scale, so that it can run on
+ * integers. */
+TEST(pool_shares_scale)
+{
+    static const float row[32] = {0.5f, 3, [31] = 1};
+    struct quantize_options options;
+    const struct graph_node *pool;
+    const struct constant *before, *after;
+    struct infer_error err;
+    struct quantizer *q;
+    struct net net;
+    int x = net_start(&net, 3, DIMS(-1, 2, 4, 4)), y, i;
+
+    y = net_node(&net, GRAPH_POOL, IN(x));
+    for (i = 0; i < 2; i++)
+        net_attr(&net)->pool.pool.window[i] = 1;
+    net_output(&net, net_conv(&net, y, 3, 2, 1, 0));
+    quantize_options_init(&options);
+    assert_int_equal(open_with(&net, &options, row, DIMS(1, 2, 4, 4), &err, &q),
+                     0);
+    assert_int_equal(quantizer_apply(q, net.g, &err), 0);
+    pool = find_node(net.g, GRAPH_POOL);
+    before = constant_of(net.g, pool->in[0], GRAPH_DEQUANTIZE, 1);
+    y = find_node(net.g, GRAPH_CONV)->in[0];
+    after = constant_of(net.g, y, GRAPH_DEQUANTIZE, 1);
+    assert_memory_equal(before->data, after->data, sizeof(float));
+    i = net.g->node[net.g->value[y].producer].in[0];
+    assert_int_equal(net.g->value[i].dtype, INFER_U8);
+    quantizer_close(q);
+    net_end(&net);
+}
+
+TEST(refused)
+{
+    static const float zeros[3] = {0, 0, 0};
+    const float bad[3] = {1, NAN, 0};
+    const struct quantize_layer *layer;
+    struct quantize_options options;
+    struct infer_error err;
+    struct quantizer *q = NULL;
+    struct net net;
+
+    net_output(&net, start_dense(&net));
+    quantize_options_init(&options);
+    assert_int_equal(open_with(&net, &options, bad, DIMS(1, 3), &err, &q),
+                     INFER_EFORMAT);
+    assert_non_null(strstr(err.text, "element 1 is nan"));
+    quantizer_close(q);
+    assert_int_equal(open_with(&net, &options, zeros, DIMS(1, 3), &err, &q), 0);
+    assert_int_equal(quantizer_apply(q, net.g, &err), INFER_EUNSUPPORTED);
+    assert_non_null(strstr(err.text, "0 in every sample"));
+    quantizer_close(q);
+    options.keep_float = "nothing*";
+    assert_int_equal(open_with(&net, &options, zeros, DIMS(1, 3), &err, &q),
+                     INFER_EARGUMENT);
+    options.keep_float = "x*,*";
+    assert_int_equal(open_with(&net, &options, zeros, DIMS(1, 3), &err, &q),
+                     INFER_EARGUMENT);
+    options.keep_float = "*";
+    assert_int_equal(open_with(&net, &options, zeros, DIMS(1, 3), &err, &q), 0);
+    assert_int_equal(quantizer_layers(q, &layer), 1);
+    assert_string_equal(layer->why, "asked for");
+    quantizer_close(q);
+    net_end(&net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dense_integers),
+        cmocka_unit_test(bias_correction),
+        cmocka_unit_test(pool_shares_scale),
+        cmocka_unit_test(refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which layers and tensors are quantised, and their ranges; rewrite.c changes
+ * the graph. */
+#include "weights/quantize/quantizer.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+
+void quantize_options_init(struct quantize_options *options)
+{
+    *options = (struct quantize_options){.method = QUANTIZE_MSE,
+                                         .bias_correction = true};
+}
+
+/* ---- patterns ------------------------------------------------------ */
+
+/* True if pattern number *at of the list meets the name, or another one. */
+static bool meets(const char *patterns, const char *name, unsigned *met)
+{
+    char one[256];
+    bool found = false;
+    unsigned bit = 1;
+
+    while (patterns && *patterns) {
+        const size_t n = strcspn(patterns, ",");
+
+        if (n < sizeof one) {
+            memcpy(one, patterns, n);
+            one[n] = '\0';
+            if (fnmatch(one, name, 0) == 0) {
+                found = true;
+                *met |= bit;
+            }
+        }
+        bit <<= 1;
+        patterns += n + (patterns[n] == ',');
+    }
+    return found;
+}
+
+static int check_patterns(const struct quantizer *q, unsigned met,
+                          struct infer_error *err)
+{
+    const char *p = q->options.keep_float;
+
+    for (unsigned bit = 1; p && *p; bit <<= 1) {
+        const size_t n = strcspn(p, ",");
+
+        if (bit == 0)
+            return error_set(err, INFER_EARGUMENT,
+                             "at most 32 patterns of layers, please");
+        if (!(met & bit))
+            return error_set(err, INFER_EARGUMENT,
+                             "no layer with weights is named '%.*s'", (int)n,
+                             p);
+        p += n + (p[n] == ',');
+    }
+    return INFER_OK;
+}
+
+/* ---- layers -------------------------------------------------------- */
+
+/* Why a layer stays in floats whatever its input holds, or NULL. */
+static const char *refusal(const struct graph *g, const struct graph_node *n)
+{
+    const struct graph_value *x = &g->value[n->in[0]];
+    const struct constant *w = g->value[n->in[1]].data;
+
+    if (n->op == GRAPH_CONV_TRANSPOSE)
+        return "a transposed convolution";
+    if (n->op == GRAPH_MATMUL)
+        return "a product of two computed matrices";
+    if (!w || !w->data || !scalar_is_float(w->dtype))
+        return "its weights are no constant floats";
+    if (n->n_in > 2 && n->in[2] >= 0 &&
+        (!g->value[n->in[2]].data || !g->value[n->in[2]].data->data))
+        return "its bias is computed";
+    if (x->data)
+        return "its input is constant";
+    if (x->dtype != INFER_NONE && !scalar_is_float(x->dtype))
+        return "its input holds integers";
+    return NULL;
+}
+
+static bool is_layer(const struct graph_node *n)
+{
+    return n->op == GRAPH_CONV || n->op == GRAPH_CONV_TRANSPOSE ||
+           n->op == GRAPH_DENSE || n->op == GRAPH_MATMUL;
+}
+
+static int find_layers(struct quantizer *q, struct infer_error *err)
+{
+    const struct graph *g = q->g;
+    unsigned met = 0;
+
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct graph_node *n = &g->node[i];
+        struct quantize_layer *l = &q->layer[q->n_layers];
+
+        if (!is_layer(n))
+            continue;
+        l->name = n->name ? n->name : "";
+        l->x = n->in[0];
+        l->y = n->out[0];
+        l->why = refusal(g, n);
+        if (meets(q->options.keep_float, l->name, &met) && !l->why)
+            l->why = "asked for";
+        q->node[q->n_layers++] = i;
+    }
+    return check_patterns(q, met, err);
+}
+
+/* ---- tensors ------------------------------------------------------- */
+
+/* The tensor of a value, added if there is none yet. */
+static int add_tensor(struct quantizer *q, int value)
+{
+    int t = q->tensor_of[value];
+
+    if (t < 0) {
+        t = q->n_tensors++;
+        q->tensor_of[value] = t;
+        q->value[t] = value;
+        q->group[t] = t;
+    }
+    return t;
+}
+
+/* The first tensor of those that share a scale with t. */
+int quantizer_group(const struct quantizer *q, int t)
+{
+    while (q->group[t] != t)
+        t = q->group[t];
+    return t;
+}
+
+/* True for operations whose output holds elements of their inputs alone: they
+ * run on integers if both have one scale. */
+static bool moves_elements(const struct graph_node *n)
+{
+    switch (n->op) {
+    case GRAPH_POOL:
+        return n->attr.pool.pool.kind == KERN_POOL_MAX &&
+               n->epilogue.act.kind == KERN_IDENTITY;
+    case GRAPH_DROPOUT:
+    case GRAPH_CONCAT:
+    case GRAPH_SPLIT:
+    case GRAPH_SLICE:
+    case GRAPH_RESHAPE:
+    case GRAPH_FLATTEN:
+    case GRAPH_SQUEEZE:
+    case GRAPH_UNSQUEEZE:
+    case GRAPH_TRANSPOSE:
+    case GRAPH_EXPAND:
+    case GRAPH_TILE:
+    case GRAPH_DEPTH_TO_SPACE:
+    case GRAPH_SPACE_TO_DEPTH:
+        return true;
+    case GRAPH_CONV:
+    case GRAPH_CONV_TRANSPOSE:
+    case GRAPH_DENSE:
+    case GRAPH_MATMUL:
+    case GRAPH_BATCH_NORM:
+    case GRAPH_SCALE_SHIFT:
+    case GRAPH_LAYER_NORM:
+    case GRAPH_GROUP_NORM:
+    case GRAPH_LRN:
+    case GRAPH_UNARY:
+    case GRAPH_PRELU:
+    case GRAPH_BINARY:
+    case GRAPH_WHERE:
+    case GRAPH_CAST:
+    case GRAPH_QUANTIZE:
+    case GRAPH_DEQUANTIZE:
+    case GRAPH_SOFTMAX:
+    case GRAPH_REDUCE:
+    case GRAPH_ARG_REDUCE:
+    case GRAPH_GATHER:
+    case GRAPH_GATHER_ELEMENTS:
+    case GRAPH_SCATTER_ELEMENTS:
+    case GRAPH_CUMULATE:
+    case GRAPH_TOP_K:
+    case GRAPH_NMS:
+    case GRAPH_PAD:
+    case GRAPH_RESIZE:
+    case GRAPH_NONE:
+    case GRAPH_OP_COUNT:
+        break;
+    }
+    return false;
+}
+
+/* A node that moves elements of a tensor: its inputs become tensors of the same
+ * group. */
+static void join_inputs(struct quantizer *q, const struct graph_node *n)
+{
+    const int inputs = n->op == GRAPH_CONCAT ? n->n_in : 1;
+
+    for (int k = 0; k < n->n_out; k++) {
+        if (n->out[k] < 0 || q->tensor_of[n->out[k]] < 0)
+            continue;
+        for (int i = 0; i < inputs; i++) {
+            int a, b;
+
+            if (n->in[i] < 0 || q->g->value[n->in[i]].data)
+                continue;
+            a = quantizer_group(q, q->tensor_of[n->out[k]]);
+            b = quantizer_group(q, add_tensor(q, n->in[i]));
+            q->group[a > b ? a : b] = a > b ? b : a;
+        }
+    }
+}
+
+/* Inputs and residuals of the layers; then, against the order of the graph,
+ * what these are made of without arithmetic. */
+static void find_tensors(struct quantizer *q)
+{
+    const struct graph *g = q->g;
+
+    for (int i = 0; i < q->n_layers; i++) {
+        const struct graph_node *n = &g->node[q->node[i]];
+        const int residual = graph_op_info(n->op)->max_in;
+
+        if (q->layer[i].why)
+            continue;
+        add_tensor(q, n->in[0]);
+        if (n->n_in > residual && n->in[residual] >= 0 &&
+            !g->value[n->in[residual]].data)
+            add_tensor(q, n->in[residual]);
+    }
+    for (int i = g->n_nodes - 1; i >= 0; i--)
+        if (g->node[i].op != GRAPH_NONE && moves_elements(&g->node[i]))
+            join_inputs(q, &g->node[i]);
+}
+
+/* ---- open and close ------------------------------------------------ */
+
+static int allocate(struct quantizer *q, struct infer_error *err)
+{
+    const size_t nodes = (size_t)q->g->n_nodes + 1;
+    const size_t values = (size_t)q->g->n_values + 1;
+
+    q->layer = calloc(nodes, sizeof *q->layer);
+    q->node = calloc(nodes, sizeof *q->node);
+    q->value = calloc(values, sizeof *q->value);
+    q->group = calloc(values, sizeof *q->group);
+    q->range = calloc(values, sizeof *q->range);
+    q->tensor_of = calloc(values, sizeof *q->tensor_of);
+    if (!q->layer || !q->node || !q->value || !q->group || !q->range ||
+        !q->tensor_of)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    for (size_t v = 0; v < values; v++)
+        q->tensor_of[v] = -1;
+    return INFER_OK;
+}
+
+int quantizer_open(const struct graph *g,
+                   const struct quantize_options *options,
+                   struct infer_error *err, struct quantizer **out)
+{
+    struct quantizer *q = calloc(1, sizeof *q);
+    int rc;
+
+    if (!q)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    q->g = g;
+    q->n_values = g->n_values;
+    q->options = *options;
+    rc = allocate(q, err);
+    if (rc == INFER_OK)
+        rc = find_layers(q, err);
+    if (rc < 0) {
+        quantizer_close(q);
+        return rc;
+    }
+    find_tensors(q);
+    *out = q;
+    return INFER_OK;
+}
+
+void quantizer_close(struct quantizer *q)
+{
+    if (!q)
+        return;
+    for (int t = 0; q->range && t < q->n_tensors; t++)
+        range_clear(&q->range[t]);
+    free(q->layer);
+    free(q->node);
+    free(q->value);
+    free(q->group);
+    free(q->range);
+    free(q->tensor_of);
+    free(q);
+}
+
+int quantizer_watched(const struct quantizer *q, const int **values)
+{
+    *values = q->value;
+    return q->n_tensors;
+}
+
+int quantizer_layers(const struct quantizer *q,
+                     const struct quantize_layer **layers)
+{
+    *layers = q->layer;
+    return q->n_layers;
+}
+
+/* ---- samples ------------------------------------------------------- */
+
+int quantizer_observe(struct quantizer *q, int i, const float *data, int rank,
+                      const int64_t *dim, struct infer_error *err)
+{
+    int64_t n = 1;
+    int rc;
+
+    for (int d = 0; d < rank; d++)
+        n *= dim[d];
+    rc = q->round == 0 ? range_observe(&q->range[i], data, rank, dim, err)
+                       : range_count(&q->range[i], data, n, err);
+    if (rc < 0)
+        error_prefix(err, "tensor '%s'", q->g->value[q->value[i]].name);
+    return rc;
+}
+
+int quantizer_next(struct quantizer *q)
+{
+    if (q->round++ > 0 || q->options.method == QUANTIZE_MAX)
+        return 0;
+    /* Magnitudes of a group are counted in bins of one width. */
+    for (int pass = 0; pass < 2; pass++)
+        for (int t = 0; t < q->n_tensors; t++) {
+            const int first = quantizer_group(q, t);
+
+            range_join(&q->range[pass ? t : first],
+                       &q->range[pass ? first : t]);
+        }
+    return 1;
+}
