@@ -145,6 +145,9 @@ void cli_progress_end(const struct cli *cli);
 /* JSON text, indented or compact, always valid UTF-8; to be freed.  NULL when
  * out of memory. */
 char *cli_json_text(const cJSON *json, bool compact);
+/* Writes the lines of a page, with the JSON in place of the line "@REPORT@". */
+void cli_put_page(FILE *f, const char *const *line, size_t lines,
+                  const cJSON *json);
 /* Writes n parts to a file, atomically if it is a regular file; pipes and
  * devices are written in place. */
 int cli_write_file(const char *path, const struct file_part *part, int n,

@@ -48,6 +48,29 @@ char *cli_json_text(const cJSON *json, bool compact)
     return text;
 }
 
+/* Escapes '<', so that no text of the JSON ends its element. */
+void cli_put_page(FILE *f, const char *const *line, size_t lines,
+                  const cJSON *json)
+{
+    char *text = cli_json_text(json, true);
+
+    if (text == NULL)
+        cli_lose_output();
+    for (size_t i = 0; i < lines; i++) {
+        if (strcmp(line[i], "@REPORT@\n") != 0) {
+            fputs(line[i], f);
+            continue;
+        }
+        for (const char *at = text; at && *at; at++)
+            if (*at == '<')
+                fputs("\\u003c", f);
+            else
+                fputc(*at, f);
+        fputc('\n', f);
+    }
+    free(text);
+}
+
 /* ---- files --------------------------------------------------------- */
 
 static bool write_stream(int fd, const struct file_part *part, int n)

@@ -136,9 +136,9 @@ expect 0 'conv .*+relu' "$wconv" inspect --layers "$model"
 expect 0 'F32' "$wconv" inspect --weights "$model"
 expect 0 '^digraph' "$wconv" inspect --dot "$model"
 for option in --dot --layers --weights; do
-    expect 1 'three forms' "$wconv" inspect --json $option "$model"
+    expect 1 'forms of the answer' "$wconv" inspect --json $option "$model"
 done
-expect 1 'three forms' "$wconv" inspect --dot --layers "$model"
+expect 1 'forms of the answer' "$wconv" inspect --dot --layers "$model"
 expect 0 'nodes' "$wconv" inspect resnet18
 expect 1 'nearest built-in name: resnet18' "$wconv" inspect resnet19
 expect 1 'name: resnet20-cifar' "$wconv" inspect cifar_resnet20
@@ -492,6 +492,37 @@ wait $pid
 [ $? = 130 ] || fail '^C did not end --bench with 130'
 grep -q '^batch 1, .* runs' "$dir/cut" || fail '--bench lost what it measured'
 rm -f "$dir/cut" "$dir/hint.json"
+# ---- the page of a network: complete in itself, no markup from names
+page=$dir/page.html
+"$infer" -m "$model" "$src/samples/digits/images/7.png" \
+    --profile="$dir/profile.json" >/dev/null
+"$wconv" inspect "$model" --html="$page" --profile="$dir/profile.json" ||
+    fail 'no page of a model'
+expect 0 '"name":"fc".*"ms":[0-9.e-]*,"kernel":"' cat "$page"
+expect 0 '"bins":\[[0-9]' cat "$page"
+grep -qE 'src=|href=|https?:|@import|url\(' "$page" &&
+    fail 'the page fetches something'
+sed 's/"tiny"/"<\/script><script>x"/' "$src/tests/arch/tiny.json" \
+    >"$dir/evil.json"
+"$wconv" inspect "$dir/evil.json" --html="$page" || fail 'no page of a graph'
+[ "$(grep -c '</script>' "$page")" = 2 ] || fail 'a name became markup'
+"$wconv" inspect "$weights" --html="$page" 2>/dev/null && fail 'a page of no graph'
+expect 1 'profile goes with --html' "$wconv" inspect "$model" --profile="$page"
+expect 2 'holds no layers' "$wconv" inspect "$model" --html="$page" \
+    --profile="$dir/evil.json"
+expect 1 'this file is read' "$wconv" inspect "$model" --html="$model"
+expect 1 'forms of the answer' "$wconv" inspect "$model" --html="$page" --dot
+# In a browser, where there is one: the script runs and draws every node.
+if command -v chromium >/dev/null; then
+    "$wconv" inspect "$src/tests/data/seed_model.keras" --html="$page"
+    for text in 'As read' 'After the passes' 'What the passes changed' \
+        'fold-batch-norm' '<svg viewBox'; do
+        expect 0 "$text" chromium --headless --no-sandbox --disable-gpu \
+            --user-data-dir="$dir/browser" --dump-dom "file://$page"
+    done
+    rm -rf "$dir/browser"
+fi
+rm -f "$page" "$dir/profile.json" "$dir/evil.json"
 # Completion reads the options and their words from --help.
 completes() {
     expect 0 "$1" bash -c ". '$src/tools/completion/libinfer.bash'

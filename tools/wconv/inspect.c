@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "tools/wconv/page.h"
 
 static const char usage[] =
     "usage: wconv inspect FILE|ARCHITECTURE [options]\n"
@@ -17,6 +18,7 @@ static const char usage[] =
 
 struct inspect_request {
     bool layers, weights, dot;
+    const char *html, *profile; /* files; NULL: not given */
     const char *from;
 };
 
@@ -26,6 +28,11 @@ static const struct cli_option options[] = {
     {"layers", 0, CLI_FLAG, NULL, "list the nodes", TO(layers)},
     {"weights", 0, CLI_FLAG, NULL, "list the tensors", TO(weights)},
     {"dot", 0, CLI_FLAG, NULL, "the graph for Graphviz", TO(dot)},
+    {"html", 0, CLI_TEXT, "FILE",
+     "one page: graph, what the passes change, histograms of weights",
+     TO(html)},
+    {"profile", 0, CLI_TEXT, "FILE",
+     "with --html: times of layers, from infer --profile=FILE", TO(profile)},
     {"from", 0, CLI_TEXT, "FORMAT", "format of the file (auto)", TO(from)},
     {NULL}};
 
@@ -244,9 +251,11 @@ static int show(const struct cli *cli, const struct inspect_request *r,
         cli_print_json(json, false);
         return INFER_OK;
     }
-    if ((r->dot || r->layers) && s->graph == NULL)
+    if ((r->dot || r->layers || r->html != NULL) && s->graph == NULL)
         return error_set(err, INFER_EUNSUPPORTED,
                          "%s: bare weights have no layers", s->path);
+    if (r->html != NULL)
+        return wconv_page(s, r->profile, r->html, err);
     if (r->dot)
         print_dot(s->graph);
     if (!r->dot)
@@ -275,9 +284,18 @@ int wconv_inspect(int argc, char **argv)
         cli_error(&cli, "inspect takes one file (see --help)");
         return CLI_USAGE;
     }
-    if (cli.json + r.dot + (r.layers || r.weights) > 1) {
-        cli_error(&cli, "--json, --dot, and --layers with --weights are three "
-                        "forms of the answer: name one");
+    if (cli.json + r.dot + (r.layers || r.weights) + (r.html != NULL) > 1) {
+        cli_error(&cli, "--json, --dot, --html, and --layers with --weights "
+                        "are forms of the answer: name one");
+        return CLI_USAGE;
+    }
+    if (r.profile != NULL && r.html == NULL) {
+        cli_error(&cli, "--profile goes with --html");
+        return CLI_USAGE;
+    }
+    if (cli_same_file(r.html, argv[0]) || cli_same_file(r.html, r.profile)) {
+        cli_error(&cli, "%s: this file is read: name another with --html",
+                  r.html);
         return CLI_USAGE;
     }
     weights.from = r.from;
