@@ -472,9 +472,11 @@ static int pack(const struct kern_exec *e, const struct kern_args *args,
     a.r = (int)w->dim[2];
     a.s = (int)w->dim[3];
     a.pitch = s->pitch;
-    a.line = ((const struct conv_tiled *)s->inner.state)->line;
+    const struct conv_tiled *tiled = (const struct conv_tiled *)s->inner.state;
+    a.line = tiled->line;
     /* wgmma pads the channels of each filter position, mma the whole row. */
-    a.channels = s->inner.row->min_sm >= 90 && a.line == 0
+    a.channels = tiled->channels > 0 ? tiled->channels
+                 : s->inner.row->min_sm >= 90 && a.line == 0
                      ? a.pitch / (a.r * a.s)
                      : a.inputs;
     if (a.line > 0) /* windows start at even elements */

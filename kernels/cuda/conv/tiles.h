@@ -45,6 +45,8 @@ struct conv_tiled {
     const struct conv_tile *tile;
     int line; /* elements of packed weights that a row of the filter takes; 0:
                * the layout of conv_pack_rows() */
+    int channels; /* that a position of the filter takes there; 0: those of a
+                   * group, or in wgmma rows the pitch divided by positions */
 };
 
 /* The tiles that take a problem, the lowest rank first; of equal ones the first

@@ -237,6 +237,8 @@ static inline double depthwise_rate(const struct kern_problem *p,
         return 1.9e5;
     if (v == 1)
         return 0.9e4;
+    if (v == 2)
+        return 1.8e4;
     if (v == 4)
         return depthwise_window_slides(g) ? 7e4 : 5e4;
     return depthwise_window_slides(g) ? 7.7e4 : 4.5e4;

@@ -141,14 +141,17 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
 
 /* ---- launching ----------------------------------------------------- */
 
-/* Outputs of 16 bytes that depthwise_window() computes together: V; 1 where
- * they would not be whole vectors or have channels in common with others. */
+/* Outputs that depthwise_window() computes together: V, which is 16 bytes of
+ * them; a pair of channels where these would not be whole vectors; 1 where the
+ * outputs would have channels in common with others. */
 static inline int depthwise_window_vector(const struct conv_geometry *g,
                                           size_t size)
 {
     const int v = 16 / (int)size;
 
-    return g->k % v == 0 && (g->kg <= 2 || g->kg % v == 0) ? v : 1;
+    if (g->k % v == 0 && (g->kg <= 2 || g->kg % v == 0))
+        return v;
+    return g->kg == 1 && g->k % 2 == 0 ? 2 : 1;
 }
 
 /* True if a thread of several outputs goes along the row. */
@@ -174,8 +177,15 @@ static int depthwise_launch_window(struct depthwise_args *a, int width,
 {
     enum { V = 16 / (int)sizeof(T), W = 4 };
     const int kg = a->g.kg;
+    const int v = depthwise_window_vector(&a->g, sizeof(T));
 
-    if (depthwise_window_vector(&a->g, sizeof(T)) == 1)
+    if (v == 2 && width == 1)
+        return depthwise_window_run<T, 2, 1, 1, false>(a, stream, err);
+    if (v == 2)
+        return depthwise_window_slides(&a->g)
+                   ? depthwise_window_run<T, 2, 1, W, true>(a, stream, err)
+                   : depthwise_window_run<T, 2, 1, W, false>(a, stream, err);
+    if (v == 1)
         return width == 1
                    ? depthwise_window_run<T, 1, 0, 1, false>(a, stream, err)
                    : depthwise_window_run<T, 1, 0, W, false>(a, stream, err);

@@ -15,7 +15,8 @@
  * rows that an ldmatrix phase reads, one vector each, cover all 32 banks.
  * Afterwards the same memory stages the tile of sums, BM rows of BN + 8 floats:
  * 8 words from row to row spread the 4 rows of a half-warp's float2 stores over
- * all banks.  Bytes: max(STAGES * (BM + BN) * ROW, BM * (BN + 8) * 4).
+ * all banks.  Bytes: max(STAGES * (BM + BN) * ROW, BM * (BN + 8) * 4), and the
+ * tile's biases, BN floats.
  *
  * Threads, copying.  Thread t copies vector t % (ROW/16) of rows t / (ROW/16)
  * and every THREADS / (ROW/16) further, of both operands: one depth position
@@ -38,9 +39,8 @@
 #ifndef KERNELS_CUDA_MMA_IGEMM_CUH
 #define KERNELS_CUDA_MMA_IGEMM_CUH
 
-#include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/conv/pixel.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/mma/igemm_finish.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/tf32.cuh"
 
@@ -52,7 +52,8 @@ struct igemm_args {
     int k_tiles;       /* of the whole depth */
     int splits, k_tiles_per_split;
     int tiles_n;
-    bool wide; /* outputs are stored 16 bytes at a time */
+    enum igemm_end end;
+    bool bias_is_constant; /* and can be read before the kernel in front ends */
     struct output_args out;
 };
 
@@ -99,7 +100,7 @@ struct igemm_tile {
         PITCH = BN + 8,                /* floats of a staged row */
         PIPE = STAGES * STAGE > BM *PITCH * 4 ? STAGES *STAGE : BM *PITCH * 4,
         TABLE = VECTOR == 16 ? 0 : BM * 16,
-        SHARED = PIPE + TABLE,
+        SHARED = PIPE + TABLE + BN * 4,
         WM = BM / WARPS_M,
         WN = BN / WARPS_N,
         MT = WM / 16, /* m16 tiles of a warp */
@@ -310,50 +311,69 @@ igemm_stage_sums(const float (&acc)[L::MT][L::NT][4], float *tile)
         }
 }
 
-/* N sums of the staged tile, as they go to memory. */
-template <typename T, int N>
-static __device__ __forceinline__ void igemm_store(const struct igemm_args &a,
-                                                   int split, int m, int k,
-                                                   int end, const float *from)
+/* Biases of channels n0 and on of the group; 0 where there are none. */
+template <typename L>
+static __device__ __forceinline__ void
+igemm_load_biases(const struct igemm_args &a, int group, int n0, float *bias)
 {
-    float v[N];
-
-#pragma unroll
-    for (int i = 0; i < N; i += 4)
-        load_floats<float, 4>(from + i, v + i);
-    const bool whole = a.g.kg % N == 0;
-    if (a.parts) {
-        float *to = a.parts + ((size_t)split * a.g.m + m) * a.g.k + k;
-#pragma unroll
-        for (int i = 0; i < N; i += 4)
-            if (whole)
-                store_floats<float, 4>(to + i, v + i);
-        for (int i = 0; i < N && !whole; i++)
-            if (k + i < end)
-                to[i] = from[i];
-    } else if (a.wide) {
-        output_vector<T, N>(a.out, m, k, v);
-    } else {
-        output_scalars<T, N>(a.out, m, k, end, v);
-    }
+    for (int i = threadIdx.x; i < L::BN; i += L::THREADS)
+        bias[i] = a.out.bias && n0 + i < a.g.kg
+                      ? a.out.bias[group * a.g.kg + n0 + i]
+                      : 0;
 }
 
 template <typename L>
 static __device__ __forceinline__ void
-igemm_finish(const struct igemm_args &a, const float *tile, int m0, int n0,
-             int group, int split)
+igemm_finish(const struct igemm_args &a, const float *tile, const float *bias,
+             int m0, int n0, int group, int split)
 {
     typedef typename L::T T;
-    const int N = 16 / (int)sizeof(T), per_row = L::BN / N;
+    const struct igemm_place at = {m0, min((int)L::BM, a.g.m - m0),
+                                   group * a.g.kg + n0,
+                                   min((int)L::BN, a.g.kg - n0)};
 
-#pragma unroll 2
-    for (int i = threadIdx.x; i < L::BM * per_row; i += L::THREADS) {
-        const int row = i / per_row, column = i % per_row * N;
-        if (m0 + row < a.g.m && n0 + column < a.g.kg)
-            igemm_store<T, N>(a, split, m0 + row, group * a.g.kg + n0 + column,
-                              (group + 1) * a.g.kg,
-                              tile + row * L::PITCH + column);
-    }
+    if (a.parts)
+        igemm_store_parts<T, L::BN, L::THREADS>(
+            a.parts + (size_t)split * a.g.m * a.g.k, a.g.k, at, tile, L::PITCH);
+    else if (a.end == IGEMM_VECTORS)
+        igemm_store_vectors<T, L::BN, L::THREADS>(a.out, at, tile, L::PITCH,
+                                                  bias);
+    else if (a.end == IGEMM_FLAT)
+        igemm_store_flat<T, L::THREADS>(a.out, at, tile, L::PITCH, bias);
+    else
+        igemm_store_scalars<T, L::THREADS>(a.out, at, tile, L::PITCH, bias);
+}
+
+/* ---- padding ------------------------------------------------------- */
+
+/* The pixels of x, `pitch` elements apart, with their channels padded by zeros
+ * to whole vectors of 16 bytes. */
+struct igemm_padding_args {
+    const void *x;
+    void *to;
+    int pixels, channels, pitch;
+    int vectors; /* of a padded pixel */
+};
+
+/* One vector a thread. */
+template <typename T>
+static __global__ void __launch_bounds__(256)
+    igemm_padding(const __grid_constant__ struct igemm_padding_args a)
+{
+    const int N = igemm_lane<T>::N;
+    const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
+    const int64_t pixel = i / a.vectors;
+    const int c = (int)(i % a.vectors) * N;
+    const T *from = (const T *)a.x + pixel * a.pitch + c;
+    __align__(16) T v[N];
+
+    launch_wait();
+    if (pixel >= a.pixels)
+        return;
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        v[j] = c + j < a.channels ? from[j] : T(0.0f);
+    *(int4 *)((T *)a.to + i * N) = *(const int4 *)v;
 }
 
 /* ---- the kernel ---------------------------------------------------- */
@@ -371,6 +391,7 @@ static __global__ void __launch_bounds__(L::THREADS)
     const int count = min(a.k_tiles_per_split, a.k_tiles - first);
     const uint32_t base = ptx_shared(shared);
     int4 *table = (int4 *)(shared + L::PIPE);
+    float *bias = (float *)(shared + L::PIPE + L::TABLE);
 
     struct igemm_wide_rows<L> rows;
     struct conv_depth depth;
@@ -424,6 +445,8 @@ static __global__ void __launch_bounds__(L::THREADS)
     for (int i = 0; i < L::STAGES - 1; i++)
         if (i < count)
             IGEMM_COPY_WEIGHTS(i);
+    if (a.bias_is_constant)
+        igemm_load_biases<L>(a, group, n0, bias);
     launch_wait();
 #pragma unroll
     for (int i = 0; i < L::STAGES - 1; i++) {
@@ -431,6 +454,8 @@ static __global__ void __launch_bounds__(L::THREADS)
             IGEMM_COPY(i);
         ptx_cp_async_commit();
     }
+    if (!a.bias_is_constant)
+        igemm_load_biases<L>(a, group, n0, bias);
     for (int i = 0; i < count; i++) {
         ptx_cp_async_wait<L::STAGES - 2>();
         __syncthreads();
@@ -448,7 +473,7 @@ static __global__ void __launch_bounds__(L::THREADS)
     __syncthreads();
     igemm_stage_sums<L>(acc, (float *)shared);
     __syncthreads();
-    igemm_finish<L>(a, (const float *)shared, m0, n0, group, split);
+    igemm_finish<L>(a, (const float *)shared, bias, m0, n0, group, split);
 }
 
 #endif

@@ -14,19 +14,30 @@
 struct igemm_state {
     struct conv_tiled tiled;
     struct conv_geometry g;
+    int channels, channel_pitch; /* of x before they were padded */
     int pitch, k_tiles, splits, k_tiles_per_split;
 };
 
-/* PLAIN: copies of 16 bytes, one pass.  SPLIT_K: split-K, two passes.  GATHER:
- * any number of channels, copied one by one or in pairs. */
-enum igemm_kind { IGEMM_PLAIN, IGEMM_SPLIT_K, IGEMM_GATHER };
+/* PLAIN: copies of 16 bytes, one pass.  DEEP: the same for few tiles of a deep
+ * product.  SPLIT_K: split-K, two passes.  GATHER: any number of channels,
+ * copied one by one or in pairs.  PADDED: any number of channels of one group,
+ * padded to whole vectors by a pass of its own. */
+enum igemm_kind {
+    IGEMM_PLAIN,
+    IGEMM_DEEP,
+    IGEMM_SPLIT_K,
+    IGEMM_GATHER,
+    IGEMM_PADDED
+};
 
 template <typename L_, igemm_kind KIND = IGEMM_PLAIN> struct igemm_config {
     typedef L_ L;
     typedef typename L::T T;
     enum {
+        DEEP = KIND == IGEMM_DEEP,
         SPLIT_K = KIND == IGEMM_SPLIT_K,
         GATHER = KIND == IGEMM_GATHER,
+        PADDED = KIND == IGEMM_PADDED,
         LANE = 16 / (int)sizeof(T) /* elements of 16 bytes */
     };
 };
@@ -50,14 +61,41 @@ template <typename C> static int64_t igemm_blocks(const struct conv_geometry *g)
            conv_ceil_div(g->kg, C::L::BN) * g->groups;
 }
 
+/* The geometry over padded channels. */
+template <typename C>
+static int igemm_pad(struct conv_geometry *g, struct infer_error *why)
+{
+    const int top = g->pad_top < 0 ? -g->pad_top : g->pad_top;
+    const int left = g->pad_left < 0 ? -g->pad_left : g->pad_left;
+    const double pixels =
+        (double)g->n * (g->h + 2.0 * top) * (g->w + 2.0 * left);
+
+    if (g->groups != 1 || (g->cg % C::LANE == 0 && g->x_pitch % C::LANE == 0))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "pads channels of one group that are no multiple of "
+                         "%d, found %d groups of %d",
+                         (int)C::LANE, g->groups, g->cg);
+    g->c = g->cg = g->x_pitch = conv_round_up(g->cg, C::LANE);
+    g->depth = g->r * g->s * g->cg;
+    return pixels * g->x_pitch < 2147483647.0
+               ? 0
+               : error_set(why, INFER_EUNSUPPORTED,
+                           "padded input has more than 2^31 elements");
+}
+
 template <typename C>
 static int igemm_read(const struct kern_problem *p, const struct kern_device *d,
                       int, struct igemm_state *s, struct infer_error *why)
 {
-    const int rc = conv_geometry_read_pitched(p, &s->g, why);
+    int rc = conv_geometry_read_pitched(p, &s->g, why);
 
+    s->channels = s->g.cg;
+    s->channel_pitch = s->g.x_pitch;
+    if constexpr (C::PADDED)
+        rc = rc < 0 ? rc : igemm_pad<C>(&s->g, why);
     if (rc < 0)
         return rc;
+    s->tiled.channels = C::PADDED ? s->g.cg : 0;
     s->pitch = conv_round_up(s->g.depth, C::L::K_TILE);
     s->k_tiles = s->pitch / C::L::K_TILE;
     s->splits = C::SPLIT_K ? igemm_splits(igemm_blocks<C>(&s->g), s->k_tiles,
@@ -91,6 +129,12 @@ static int igemm_supports(const struct kern_problem *p,
                          "input pixels are %d elements apart, not a multiple "
                          "of %d",
                          s.g.x_pitch, (int)C::LANE);
+    if (C::DEEP &&
+        (s.k_tiles < 3 || igemm_blocks<C>(&s.g) > 2 * conv_multiprocessors(d)))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes few tiles of a deep product, found %lld of %d "
+                         "steps",
+                         (long long)igemm_blocks<C>(&s.g), s.k_tiles);
     if (C::SPLIT_K && s.splits == 1)
         return error_set(why, INFER_EUNSUPPORTED,
                          "the outputs fill the device without split-K");
@@ -120,7 +164,9 @@ static double igemm_block_us(const struct igemm_state *s, double resident,
     const int thousandths = C::L::mode::PEAK * percent;
     const int products = C::L::BM * C::L::BN * C::L::K_TILE;
     const double shared = 2e-3 * products / thousandths * resident;
-    const double alone = (C::L::BM + C::L::BN) * C::L::ROW / 82e3;
+    /* One that keeps three copies in flight; more hide more. */
+    const double alone =
+        (C::L::BM + C::L::BN) * C::L::ROW / 82e3 * 3 / (C::L::STAGES - 1);
     const double k_tile =
         (shared > alone ? shared : alone) + (C::GATHER ? 0.3 : 0);
     const int rows = s->g.m < C::L::BM ? s->g.m : (int)C::L::BM;
@@ -149,7 +195,11 @@ static double igemm_estimate(const struct kern_problem *p,
     const double parts =
         s.splits > 1 ? 0.7 + 1.9e-6 * s.g.m * s.g.k * (s.splits + 1.0) : 0;
 
-    return 0.85 + parts +
+    const double padding = C::PADDED ? 1.2 + 1e-6 * sizeof(typename C::T) *
+                                                 s.g.n * s.g.h * s.g.w * s.g.cg
+                                     : 0;
+
+    return 0.85 + parts + padding +
            cost_overlapped(waves * igemm_block_us<C>(&s, resident, percent),
                            cost_conv_bytes(p, &s.g) / 2.85e6, 0.23);
 }
@@ -164,6 +214,9 @@ static void igemm_declare(struct kern_exec *e, const struct igemm_state *s)
     if (s->splits > 1)
         e->workspace =
             (size_t)s->splits * (size_t)s->g.m * (size_t)s->g.k * sizeof(float);
+    if (C::PADDED)
+        e->workspace = (size_t)s->g.n * (size_t)s->g.h * (size_t)s->g.w *
+                       (size_t)s->g.c * sizeof(typename C::T);
 }
 
 template <typename C>
@@ -171,9 +224,11 @@ static int igemm_pack(const struct kern_exec *e, int i, const void *src,
                       void *dst, struct infer_error *err)
 {
     const struct igemm_state *s = (const struct igemm_state *)e->state;
+    struct conv_geometry own = s->g;
 
     (void)err;
-    conv_pack_rows(&s->g, e->problem.in[i].dtype, src,
+    own.cg = s->channels;
+    conv_pack_rows(&own, e->problem.in[i].dtype, src,
                    e->problem.in[CONV_X].dtype,
                    C::L::mode::WIDE && !C::L::mode::SPLIT ? CONV_ROUND_TF32
                                                           : CONV_ROUND_TYPE,
@@ -216,8 +271,8 @@ static int igemm_launch_reduce(const struct igemm_args *a, void *stream,
 
 static inline void igemm_fill_args(const struct kern_exec *e,
                                    const struct kern_args *args,
-                                   const struct igemm_state *s, int bn,
-                                   int lane, struct igemm_args *a)
+                                   const struct igemm_state *s,
+                                   struct igemm_args *a)
 {
     a->g = s->g;
     a->x = args->in[CONV_X];
@@ -227,11 +282,27 @@ static inline void igemm_fill_args(const struct kern_exec *e,
     a->k_tiles = s->k_tiles;
     a->splits = s->splits;
     a->k_tiles_per_split = s->k_tiles_per_split;
-    a->tiles_n = conv_ceil_div(s->g.kg, bn);
+    a->bias_is_constant = e->problem.constant_in & 1u << CONV_BIAS;
     a->out = output_of(e, args, s->g.k);
     a->out.y_pitch = s->g.y_pitch;
     a->out.r_pitch = s->g.r_pitch;
-    a->wide = s->g.kg % lane == 0 && output_is_wide(&a->out, lane);
+}
+
+template <typename T>
+static int igemm_launch_padding(const struct igemm_state *s, const void *x,
+                                void *to, void *stream, struct infer_error *err)
+{
+    const struct igemm_padding_args a = {x,
+                                         to,
+                                         s->g.n * s->g.h * s->g.w,
+                                         s->channels,
+                                         s->channel_pitch,
+                                         s->g.c / igemm_lane<T>::N};
+    const int64_t vectors = (int64_t)a.pixels * a.vectors;
+
+    return launch_chained(igemm_padding<T>,
+                          dim3((unsigned)((vectors + 255) / 256)), dim3(256), 0,
+                          stream, a, err);
 }
 
 template <typename C>
@@ -241,11 +312,20 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
     typedef typename C::T T;
     const struct igemm_state *s = (const struct igemm_state *)e->state;
     struct igemm_args a;
-    int rc;
+    int rc = 0;
 
     if (s->g.m == 0)
         return 0;
-    igemm_fill_args(e, args, s, C::L::BN, C::LANE, &a);
+    igemm_fill_args(e, args, s, &a);
+    a.tiles_n = conv_ceil_div(s->g.kg, C::L::BN);
+    a.end = igemm_end_of<T>(a.out, s->g.groups, s->g.kg, C::L::BN);
+    if constexpr (C::PADDED) {
+        rc =
+            igemm_launch_padding<T>(s, a.x, args->workspace, args->stream, err);
+        a.x = args->workspace;
+    }
+    if (rc < 0)
+        return rc;
     if constexpr (!C::GATHER)
         rc = igemm_launch_tile<C, 16>(&a, args->stream, err);
     else if (sizeof(T) == 4 || (s->g.cg % 2 == 0 && s->g.x_pitch % 2 == 0))
@@ -269,7 +349,8 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
             igemm_pack<__VA_ARGS__>, igemm_launch<__VA_ARGS__>                 \
     }
 
-/* Pixels x channels of a block, bytes of a row of a k-tile, stages, warps. */
+/* Pixels x channels of a block, bytes of a row of a k-tile, stages, warps.
+ * The deep ones wait for memory once where the others wait again and again. */
 template <typename M>
 using igemm_128x128 = igemm_tile<M, 128, 128, 64, 4, 2, 4, 16>;
 template <typename M>
@@ -279,25 +360,41 @@ using igemm_64x64 = igemm_tile<M, 64, 64, 128, 4, 2, 2, 16>;
 template <typename M>
 using igemm_64x32 = igemm_tile<M, 64, 32, 128, 4, 2, 2, 16>;
 template <typename M>
+using igemm_128x16 = igemm_tile<M, 128, 16, 128, 4, 4, 1, 16>;
+template <typename M>
+using igemm_64x32_deep = igemm_tile<M, 64, 32, 128, 8, 4, 2, 16>;
+template <typename M>
+using igemm_64x64_deep = igemm_tile<M, 64, 64, 128, 6, 4, 2, 16>;
+template <typename M>
 using igemm_64x64_short = igemm_tile<M, 64, 64, 64, 4, 2, 2, 16>;
 
-/* splitk: two passes, for few outputs; gather: any number of channels. */
+/* splitk: two passes, for few outputs; gather, padded: any number of
+ * channels. */
 template <typename M>
 static const struct conv_tile igemm_conv_tiles[] = {
     IGEMM_TILE("128x128", 100, igemm_config<igemm_128x128<M>>),
     IGEMM_TILE("128x64", 85, igemm_config<igemm_128x64<M>>),
     IGEMM_TILE("64x64", 70, igemm_config<igemm_64x64<M>>),
     IGEMM_TILE("64x32", 50, igemm_config<igemm_64x32<M>>),
+    IGEMM_TILE("128x16", 40, igemm_config<igemm_128x16<M>>),
+    IGEMM_TILE("64x64_deep", 70, igemm_config<igemm_64x64_deep<M>, IGEMM_DEEP>),
+    IGEMM_TILE("64x32_deep", 50, igemm_config<igemm_64x32_deep<M>, IGEMM_DEEP>),
     IGEMM_TILE("64x64_splitk", 70, igemm_config<igemm_64x64<M>, IGEMM_SPLIT_K>),
     IGEMM_TILE("64x32_splitk", 50, igemm_config<igemm_64x32<M>, IGEMM_SPLIT_K>),
     IGEMM_TILE("64x64_gather", 50,
                igemm_config<igemm_64x64_short<M>, IGEMM_GATHER>),
+    IGEMM_TILE("128x64_padded", 85,
+               igemm_config<igemm_128x64<M>, IGEMM_PADDED>),
+    IGEMM_TILE("64x32_padded", 50, igemm_config<igemm_64x32<M>, IGEMM_PADDED>),
+    IGEMM_TILE("128x16_padded", 40,
+               igemm_config<igemm_128x16<M>, IGEMM_PADDED>),
 };
 
 template <typename M>
 static const struct conv_tile igemm_dense_tiles[] = {
     IGEMM_TILE("128x128", 100, igemm_config<igemm_128x128<M>>),
     IGEMM_TILE("64x64", 70, igemm_config<igemm_64x64<M>>),
+    IGEMM_TILE("64x32_deep", 50, igemm_config<igemm_64x32_deep<M>, IGEMM_DEEP>),
     IGEMM_TILE("64x64_splitk", 70, igemm_config<igemm_64x64<M>, IGEMM_SPLIT_K>),
     IGEMM_TILE("64x32_splitk", 50, igemm_config<igemm_64x32<M>, IGEMM_SPLIT_K>),
     IGEMM_TILE("64x64_gather", 60,
