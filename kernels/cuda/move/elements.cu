@@ -8,32 +8,10 @@
  * for its own place and applies those updates in their order: so the result
  * does not depend on the order of threads.  No shared memory.
  */
-#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/integer.cuh"
-#include "kernels/cuda/strided.cuh"
-#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/move/gather.cuh"
 
 /* ---- gather -------------------------------------------------------- */
-
-struct gather_args {
-    struct cuda_strided<3> walk; /* x, which stands still along the axis,
-                                  * indices, y */
-    const void *x, *index;
-    void *y;
-    enum infer_dtype type;  /* of the indices */
-    int64_t extent, stride; /* of x along the axis */
-};
-
-/* As of move.cu: an index outside the axis takes the nearest element. */
-template <typename U>
-static __device__ __forceinline__ void
-gather_element(const struct gather_args &a, const int64_t *at)
-{
-    int64_t named = load_i64(a.type, a.index, at[1]);
-    named += named < 0 ? a.extent : 0;
-    named = named < 0 ? 0 : named < a.extent ? named : a.extent - 1;
-    ((U *)a.y)[at[2]] = ((const U *)a.x)[at[0] + named * a.stride];
-}
 
 static int launch_gather(const struct kern_exec *e,
                          const struct kern_args *args, struct infer_error *err)
@@ -41,21 +19,10 @@ static int launch_gather(const struct kern_exec *e,
     const struct kern_problem *p = &e->problem;
     const int axis = p->attr.gather.axis;
     struct kern_tensor from = p->out[0];
-    const struct kern_tensor *const t[3] = {&from, &p->in[1], &p->out[0]};
-    struct gather_args a = {};
 
     for (int d = 0; d < from.rank; d++)
         from.stride[d] = d == axis ? 0 : p->in[0].stride[d];
-    a.walk.init(p->out[0].rank, p->out[0].dim, t);
-    a.x = args->in[0];
-    a.index = args->in[1];
-    a.y = args->out[0];
-    a.type = p->in[1].dtype;
-    a.extent = p->in[0].dim[axis];
-    a.stride = p->in[0].stride[axis];
-    return by_size(p->out[0].dtype, [&](auto u) {
-        return walk_launch<gather_element<decltype(u)>>(a, args, err);
-    });
+    return gather_launch(e, &from, &p->in[1], args, err);
 }
 
 KERN_FUNCTIONS(gather_elements_cuda_move) = {

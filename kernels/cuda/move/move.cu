@@ -5,9 +5,7 @@
  * One thread an element of the output, in the order of the output's memory, in
  * a loop over the grid.  No shared memory.
  */
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/types.cuh"
-#include "kernels/cuda/strided.cuh"
+#include "kernels/cuda/move/gather.cuh"
 
 #define THREADS 256
 
@@ -55,28 +53,6 @@ KERN_FUNCTIONS(where_cuda_move) = {
 
 /* ---- gather -------------------------------------------------------- */
 
-/* x and the indices as tensors of the output's dimensions: along those of the
- * indices x stands still, along the others the indices do. */
-struct gather_args {
-    struct cuda_strided<3> walk; /* x, indices, y */
-    const void *x, *index;
-    void *y;
-    enum infer_dtype type;  /* of the indices */
-    int64_t extent, stride; /* of x along the axis */
-};
-
-/* Negative indices count from the end.  An index outside the axis takes the
- * nearest element: a kernel cannot refuse, and reads nothing beyond x. */
-template <typename U>
-static __device__ __forceinline__ void
-gather_element(const struct gather_args &a, const int64_t *at)
-{
-    int64_t named = load_i64(a.type, a.index, at[1]);
-    named += named < 0 ? a.extent : 0;
-    named = named < 0 ? 0 : named < a.extent ? named : a.extent - 1;
-    ((U *)a.y)[at[2]] = ((const U *)a.x)[at[0] + named * a.stride];
-}
-
 static int launch_gather(const struct kern_exec *e,
                          const struct kern_args *args, struct infer_error *err)
 {
@@ -84,8 +60,6 @@ static int launch_gather(const struct kern_exec *e,
     const struct kern_tensor *x = &p->in[0], *list = &p->in[1];
     const int axis = p->attr.gather.axis;
     struct kern_tensor from = p->out[0], names = p->out[0];
-    const struct kern_tensor *const t[3] = {&from, &names, &p->out[0]};
-    struct gather_args a = {};
 
     for (int d = 0; d < from.rank; d++) {
         const bool listed = d >= axis && d < axis + list->rank;
@@ -94,16 +68,7 @@ static int launch_gather(const struct kern_exec *e,
         from.stride[d] = listed ? 0 : x->stride[own];
         names.stride[d] = listed ? list->stride[d - axis] : 0;
     }
-    a.walk.init(p->out[0].rank, p->out[0].dim, t);
-    a.x = args->in[0];
-    a.index = args->in[1];
-    a.y = args->out[0];
-    a.type = list->dtype;
-    a.extent = x->dim[axis];
-    a.stride = x->stride[axis];
-    return by_size(p->out[0].dtype, [&](auto u) {
-        return walk_launch<gather_element<decltype(u)>>(a, args, err);
-    });
+    return gather_launch(e, &from, &names, args, err);
 }
 
 KERN_FUNCTIONS(gather_cuda_move) = {
