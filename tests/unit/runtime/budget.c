@@ -2,29 +2,11 @@
 /* Hostile files: what is refused takes at most twice the file and 64 MiB at the
  * peak, and no file ends the process.  Each is read by a process of its own.
  * Files are made here, and every file of TEST_DATA's suites is read. */
+#include "tests/unit/folder.h"
 #include "tests/unit/runtime/budget.h"
 
 #include "tests/unit/graph/data.h"
 #include "weights/weights.h"
-
-static char folder[] = "/tmp/budget_test_XXXXXX";
-static char path[64];
-
-static int set_up(void **state)
-{
-    (void)state;
-    if (mkdtemp(folder) == NULL)
-        return -1;
-    snprintf(path, sizeof(path), "%s/file", folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(folder);
-}
 
 /* ---- readers ------------------------------------------------------- */
 
@@ -144,13 +126,13 @@ TEST(test_pictures)
     size_t i;
 
     for (i = 0; i < COUNT(row); i++) {
-        FILE *f = fopen(path, "wb");
+        FILE *f = fopen(in_folder("file"), "wb");
         struct budget_result r;
 
         assert_non_null(f);
         row[i].make(f);
         assert_int_equal(fclose(f), 0);
-        r = budget_measure(read_picture, path);
+        r = budget_measure(read_picture, in_folder("file"));
         print_message("| %-24s | %9llu | %7.1f | %s |\n", row[i].name,
                       (unsigned long long)r.file, (double)r.peak / 1048576,
                       r.rc == 0 ? "read" : "refused");
@@ -254,5 +236,5 @@ int main(void)
         cmocka_unit_test(test_suites),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

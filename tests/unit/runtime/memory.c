@@ -13,6 +13,7 @@
 #include <zlib.h>
 
 #include "libinfer/graph/model_file.h"
+#include "tests/unit/folder.h"
 #include "tests/unit/test.h"
 #include "tests/unit/weights/protobuf_writer.h"
 #include "weights/weights.h"
@@ -22,25 +23,6 @@
 #endif
 
 #define ALLOWED_BASE ((uint64_t)64 << 20)
-
-static char folder[] = "/tmp/memory_test_XXXXXX";
-static char path[64];
-
-static int set_up(void **state)
-{
-    (void)state;
-    if (mkdtemp(folder) == NULL)
-        return -1;
-    snprintf(path, sizeof(path), "%s/file", folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(folder);
-}
 
 /* ---- files --------------------------------------------------------- */
 
@@ -351,7 +333,7 @@ static int read_weights(struct infer_error *err)
 
     weights_options_init(&options);
     weights_import_init(&import);
-    status = weights_read(path, &options, err, &import);
+    status = weights_read(in_folder("file"), &options, err, &import);
     if (status == INFER_OK)
         weights_import_clear(&import);
     return status;
@@ -360,7 +342,7 @@ static int read_weights(struct infer_error *err)
 static int read_model(struct infer_error *err)
 {
     struct infer_model *model = NULL;
-    int status = infer_model_open(path, err, &model);
+    int status = infer_model_open(in_folder("file"), err, &model);
 
     infer_model_close(&model);
     return status;
@@ -369,7 +351,7 @@ static int read_model(struct infer_error *err)
 static int read_arch(struct infer_error *err)
 {
     struct graph *g = NULL;
-    int status = model_file_read_arch(path, err, &g);
+    int status = model_file_read_arch(in_folder("file"), err, &g);
 
     if (status == INFER_OK)
         graph_free(g);
@@ -392,7 +374,7 @@ static void write_file(void (*write)(FILE *f, long n), long n)
     int status;
 
     if (child == 0) {
-        FILE *f = fopen(path, "w+b");
+        FILE *f = fopen(in_folder("file"), "w+b");
 
         if (f == NULL)
             _exit(98);
@@ -473,7 +455,7 @@ TEST(test_peaks)
         uint64_t allowed, peak;
 
         write_file(row[i].write, row[i].n);
-        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(stat(in_folder("file"), &st), 0);
         allowed = 2 * (uint64_t)st.st_size + ALLOWED_BASE;
         peak = peak_of(row[i].read, row[i].words);
         print_message("%-28s file %6.1f MiB, peak %6.1f of %6.1f MiB\n",
@@ -492,5 +474,5 @@ int main(void)
     fprintf(stderr, "the sanitizer's own memory hides what is measured\n");
     return 77;
 #endif
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

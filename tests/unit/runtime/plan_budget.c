@@ -6,25 +6,9 @@
 #include <unistd.h>
 
 #include "kernels/base/memory_size.h"
+#include "tests/unit/folder.h"
 #include "tests/unit/runtime/budget.h"
 #include "tests/unit/runtime/network.h"
-
-static char folder[] = "/tmp/plan_budget_XXXXXX";
-
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[64];
-
-    (void)state;
-    snprintf(command, sizeof(command), "rm -rf %s", folder);
-    return system(command);
-}
 
 /* ---- networks that ask for much ------------------------------------ */
 
@@ -151,7 +135,7 @@ static void put_file(const char *name, const char *text)
     char path[256];
     FILE *f;
 
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    snprintf(path, sizeof(path), "%s/%s", test_folder, name);
     f = fopen(path, "w");
     assert_non_null(f);
     fputs(text, f);
@@ -162,7 +146,7 @@ static void put_folder(const char *name)
 {
     char path[256];
 
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    snprintf(path, sizeof(path), "%s/%s", test_folder, name);
     assert_int_equal(mkdir(path, 0700), 0);
 }
 
@@ -171,8 +155,8 @@ static uint64_t limit_of(const char *groups)
     char path[256];
 
     put_file("groups", groups);
-    snprintf(path, sizeof(path), "%s/groups", folder);
-    return memory_group_limit(path, folder);
+    snprintf(path, sizeof(path), "%s/groups", test_folder);
+    return memory_group_limit(path, test_folder);
 }
 
 TEST(test_control_groups)
@@ -194,7 +178,7 @@ TEST(test_control_groups)
     assert_int_equal(limit_of("5:cpu:/a\n4:blkio,memory:/a\n"), 700000);
     assert_int_equal(limit_of("5:cpu,cpuacct:/a/b\n"), UINT64_MAX);
     assert_int_equal(limit_of("nonsense\n\n::\n"), 2000000);
-    assert_int_equal(memory_group_limit("/not/there", folder), UINT64_MAX);
+    assert_int_equal(memory_group_limit("/not/there", test_folder), UINT64_MAX);
 }
 
 TEST(test_addresses)
@@ -222,5 +206,5 @@ int main(void)
         cmocka_unit_test(test_addresses),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

@@ -1,33 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of data sets: gzip of several members, cut off, and far larger than it
  * says, within the budget of what is refused. */
+#include "tests/unit/folder.h"
 #include "tests/unit/runtime/budget.h"
 #include "tools/train/data/data.h"
-
-static char folder[] = "/tmp/data_files_XXXXXX";
-
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[64];
-
-    (void)state;
-    snprintf(command, sizeof(command), "rm -rf %s", folder);
-    return system(command);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[128];
-
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return path;
-}
 
 /* A member of a gzip file: head and then `zeros` zeros. */
 static void put_member(const char *name, const char *mode, const void *head,
@@ -73,16 +49,16 @@ TEST(test_idx)
 
     put_member(LABELS, "wb9", labels, 10, 0);
     put_member(IMAGES, "wb9", two, 16, 8);
-    r = budget_measure(read_idx, folder);
+    r = budget_measure(read_idx, test_folder);
     assert_int_equal(r.rc, 0);
     /* The same in two members, and with bytes behind them. */
     put_member(IMAGES, "wb9", two, 16, 3);
     put_member(IMAGES, "ab9", NULL, 0, 5);
-    r = budget_measure(read_idx, folder);
+    r = budget_measure(read_idx, test_folder);
     assert_int_equal(r.rc, 0);
     /* One byte of 256 MiB is missing. */
     put_member(IMAGES, "wb9", many, 16, ((size_t)256 << 20) - 1);
-    r = budget_measure(read_idx, folder);
+    r = budget_measure(read_idx, test_folder);
     r.file = 0;
     print_message("256 MiB less 1: %.1f MiB, %s\n", (double)r.peak / 1048576,
                   r.err.text);
@@ -90,11 +66,11 @@ TEST(test_idx)
     assert_true(budget_holds(&r));
     /* One byte more, and the end of the file is missing. */
     put_member(IMAGES, "wb9", many, 16, ((size_t)256 << 20) + 1);
-    r = budget_measure(read_idx, folder);
+    r = budget_measure(read_idx, test_folder);
     assert_int_equal(r.rc, INFER_EFORMAT);
     assert_true(budget_holds(&r));
     assert_int_equal(truncate(in_folder(IMAGES), 1000), 0);
-    r = budget_measure(read_idx, folder);
+    r = budget_measure(read_idx, test_folder);
     assert_int_equal(r.rc, INFER_EFORMAT);
     assert_non_null(strstr(r.err.text, "cut off"));
     assert_true(budget_holds(&r));
@@ -104,5 +80,5 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_idx)};
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }
