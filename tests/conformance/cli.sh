@@ -247,6 +247,10 @@ expect 1 'no problem' "$kbench" --rounds=1
 expect 1 'benchdnn' "$kbench" --problem=mb1zz3
 expect 1 'does not fit' "$kbench" conv -H3 -R9
 expect 1 "no operation 'conf'" "$kbench" conf
+expect 1 'sample goes with a file' "$kbench" --sample=3
+expect 2 'nowhere.txt: No such file' "$kbench" ./nowhere.txt
+expect 0 'conv_fprop mb2ic3ih224oc64oh112kh7sh2ph3 .*x1' \
+    "$kbench" conv -m resnet18 -b 2 --list
 expect 1 'it is empty' "$kbench" --problem=
 expect 1 'needs a pad of 281474959933440' "$kbench" \
     --problem=ih1oh16777216kh1sh16777216

@@ -211,11 +211,12 @@ static bool parse_end(const char *word, struct kb_figures *f)
 static int parse_word(const char *word, struct kb_figures *f,
                       struct infer_error *err)
 {
-    static const char *const ops[] = {"conv_fprop", "conv_dgrad",  "conv_wgrad",
-                                      "pool_fprop", "dense_fprop", NULL};
-    static const enum kern_op op_of[] = {KERN_CONV_FPROP, KERN_CONV_FPROP,
-                                         KERN_CONV_FPROP, KERN_POOL_FPROP,
-                                         KERN_DENSE_FPROP};
+    static const char *const ops[] = {
+        "conv_fprop",  "conv_dgrad",           "conv_wgrad", "pool_fprop",
+        "dense_fprop", "conv_transpose_fprop", NULL};
+    static const enum kern_op op_of[] = {
+        KERN_CONV_FPROP, KERN_CONV_FPROP,  KERN_CONV_FPROP,
+        KERN_POOL_FPROP, KERN_DENSE_FPROP, KERN_CONV_TRANSPOSE_FPROP};
     const int op = cli_word(word, ops);
 
     if (op >= 0) {
@@ -315,6 +316,42 @@ static int settle(int64_t in, int64_t window, int stride, int dilation,
     return 0;
 }
 
+/* The same for a transposed convolution, whose window spreads each input. */
+static int settle_transposed(int64_t in, int64_t window, int stride,
+                             int dilation, int begin, int *end, int64_t *out,
+                             struct infer_error *err)
+{
+    const int64_t whole = (in - 1) * stride + dilation * (window - 1) + 1;
+
+    if (*out > 0) {
+        const int64_t pad = whole - begin - *out;
+
+        /* Outputs behind the last window's end take nothing. */
+        *end = pad < 0 ? 0 : (int)pad;
+        return 0;
+    }
+    if (*end < 0)
+        *end = begin;
+    *out = whole - begin - *end;
+    return *out > 0 ? 0
+                    : error_set(err, INFER_EARGUMENT,
+                                "problem: pads %d and %d leave no output",
+                                begin, *end);
+}
+
+static int settle_both(struct kb_figures *f, struct infer_error *err)
+{
+    int (*const one)(int64_t, int64_t, int, int, int, int *, int64_t *,
+                     struct infer_error *) =
+        f->op == KERN_CONV_TRANSPOSE_FPROP ? settle_transposed : settle;
+    const int rc = one(f->h, f->r, f->stride_h, f->dilation_h, f->pad_top,
+                       &f->pad_bottom, &f->p, err);
+
+    return rc < 0 ? rc
+                  : one(f->w, f->s, f->stride_w, f->dilation_w, f->pad_left,
+                        &f->pad_right, &f->q, err);
+}
+
 static void add_epilogue(const struct kb_figures *f,
                          const struct kb_precision *precision,
                          enum kern_layout layout, struct kern_problem *p)
@@ -350,10 +387,12 @@ static void make_windows(const struct kb_figures *f,
                          enum kern_layout layout, struct kern_problem *p)
 {
     const int64_t x[] = {f->n, f->c, f->h, f->w};
-    const int64_t w[] = {f->k, f->c / f->groups, f->r, f->s};
+    const bool transposed = f->op == KERN_CONV_TRANSPOSE_FPROP;
+    const int64_t w[] = {transposed ? f->c : f->k,
+                         (transposed ? f->k : f->c) / f->groups, f->r, f->s};
     const int64_t y[] = {f->n, f->k, f->p, f->q};
     /* The two attributes have different layouts: filled by name. */
-    if (f->op == KERN_CONV_FPROP) {
+    if (f->op != KERN_POOL_FPROP) {
         p->attr.conv =
             (struct kern_conv){.groups = f->groups,
                                .stride = {f->stride_h, f->stride_w},
@@ -420,11 +459,7 @@ int kb_figures_problem(const struct kb_figures *given,
     if (f.op == KERN_DENSE_FPROP) {
         make_dense(&f, precision, out);
     } else {
-        rc = settle(f.h, f.r, f.stride_h, f.dilation_h, f.pad_top,
-                    &f.pad_bottom, &f.p, err);
-        if (rc == 0)
-            rc = settle(f.w, f.s, f.stride_w, f.dilation_w, f.pad_left,
-                        &f.pad_right, &f.q, err);
+        rc = settle_both(&f, err);
         if (rc < 0)
             return rc;
         make_windows(&f, precision, layout, out);

@@ -3,6 +3,7 @@
  * kbench: verifies and times the kernels of the table, problem by problem.
  *
  *     figures.c, sweep.c, layers.c   problems from words or from a model
+ *     population.c                   problems from a file, and samples of it
  *     direction.c                    backward problems: dgrad, wgrad
  *     verification.c                 expected outputs and tolerances
  *     bench.c, timing.c              candidates: verified, then timed
@@ -183,6 +184,10 @@ struct kb_request {
     int n_sweeps;
     const char *model[KB_MAX_ITEMS];
     int n_models;
+    const char *population[KB_MAX_ITEMS]; /* files of problems */
+    int n_populations;
+    int64_t sample; /* problems drawn from each; 0: all */
+    bool list;      /* print the problems, measure nothing */
     int64_t batch[KB_MAX_ITEMS];
     int n_batches;
     int64_t extent; /* of free spatial dimensions */
@@ -224,6 +229,10 @@ int kb_run(const struct kb_request *r, const char *command,
  * with --narrow-gradient in the type of the activations. */
 void kb_problem_lay_weights(const struct kb_request *r, enum kb_dir dir,
                             struct kern_problem *p);
+/* Adds the problem of these figures. */
+int kb_cases_add_figures(const struct kb_request *r, const struct kb_figures *f,
+                         const struct kb_precision *precision,
+                         struct kb_cases *out, struct infer_error *err);
 /* All problems of the request. */
 int kb_collect(const struct kb_request *r, struct kb_cases *out,
                struct infer_error *err);
@@ -231,6 +240,12 @@ int kb_collect(const struct kb_request *r, struct kb_cases *out,
 int kb_layers(const struct kb_request *r, const char *model, int64_t batch,
               enum kb_dir dir, const struct kb_precision *precision,
               struct kb_cases *out, struct infer_error *err);
+/* The problems of a file of them, or r->sample of them: drawn by their weights
+ * and without repetition, each at one of the batches of the request.  The seed
+ * decides alone.  EIO, EARGUMENT with the line. */
+int kb_population(const struct kb_request *r, const char *path, enum kb_dir dir,
+                  const struct kb_precision *precision, struct kb_cases *out,
+                  struct infer_error *err);
 
 /* ---- verification ---------------------------------------------------------
  */

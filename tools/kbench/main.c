@@ -12,13 +12,18 @@ static const char usage[] =
     "       kbench --problem=mb32ic64ih56oc64oh56kh3ph1 [options]\n"
     "       kbench conv -c4 -H32 -R3 --pad=1 --sweep n=1,4,16 --sweep "
     "k=1:16:x4\n"
-    "       kbench [conv|dense|pool|all] --model=FILE|ARCHITECTURE -b 1,8,32\n"
+    "       kbench [conv|dense|pool|transpose|all] --model=FILE|ARCHITECTURE\n"
+    "       kbench [conv|...] FILE --sample=N --seed=S [options]\n"
     "       kbench multiplier FILE|NAME... [--axm=FILE]\n"
     "\n"
     "Verifies each kernel that supports a problem against the reference, then\n"
     "times it: ours, the baselines of cuDNN or oneDNN with all their engines,\n"
     "and the reference.  Shows times, rates, the share of what the device can\n"
-    "do at best, and the ratio to the best baseline.\n";
+    "do at best, and the ratio to the best baseline.\n"
+    "\n"
+    "A file of problems has a line each: a weight and a problem without its "
+    "batch,\n"
+    "such as 12 conv_fprop ic64ih56oc64oh56kh3ph1 +bias +relu.\n";
 
 static int kbench(int argc, char **argv)
 {

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/base/error.h"
 #include "libinfer/graph/graph.h"
@@ -175,7 +176,11 @@ static const struct cli_option options[] = {
     {"model", 'm', CLI_SET, "FILE",
      "layers of a model file, an architecture file or a built-in name",
      .set = add_model},
-    {"batch", 'b', CLI_EACH, "N,...", "batch sizes of the model (1)",
+    {"sample", 0, CLI_INT, "N",
+     "problems drawn from each file of problems (all of them)", TO(sample),
+     .min = 1, .max = 1 << 20},
+    {"batch", 'b', CLI_EACH, "N,...",
+     "batch sizes of the model (1) or of a sample (1,8,64,128)",
      .set = add_batch, .wanted = "numbers from 1 to 1048576"},
     {"extent", 0, CLI_INT, "N", "free height and width of a model (224)",
      TO(extent), .min = 1, .max = 1 << 20},
@@ -217,6 +222,9 @@ static const struct cli_option options[] = {
     {"all", 'a', CLI_FLAG, NULL, "show every kernel of every problem", TO(all)},
     {"every-kernel", 0, CLI_FLAG, NULL,
      "try also kernels whose estimate is hopeless", TO(every_kernel)},
+    {"list", 0, CLI_FLAG, NULL,
+     "print the problems with their number of layers, measure nothing",
+     TO(list)},
     {"sort", 0, CLI_WORD, "ratio|time|none", "order of problems (none)",
      TO(sort), .words = orders, .wanted = "ratio, time or none"},
     {"csv", 0, CLI_TEXT, "FILE", "a line a kernel", TO(csv)},
@@ -232,15 +240,37 @@ static const struct cli_option options[] = {
 
 /* ---- the whole ----------------------------------------------------- */
 
-/* The operations named in front: "conv", "all". */
-static int take_operations(struct kb_request *r, int count, char **words)
+/* Words other than operations are files of problems. */
+static int take_population(struct kb_request *r, const char *word)
+{
+    if (!strpbrk(word, "/.") && access(word, F_OK) != 0) {
+        cli_error(r->cli,
+                  "no operation '%s' (conv, dense, pool, transpose, all), and "
+                  "no file of that name",
+                  word);
+        return -1;
+    }
+    if (r->n_populations == KB_MAX_ITEMS) {
+        cli_error(r->cli, "%d files of problems may be given at most",
+                  KB_MAX_ITEMS);
+        return -1;
+    }
+    r->population[r->n_populations++] = word;
+    return 0;
+}
+
+/* The operations named in front, "conv", "all", and files of problems.  A file
+ * alone means all its operations. */
+static int take_words(struct kb_request *r, int count, char **words)
 {
     static const struct {
         const char *name;
         enum kern_op op;
     } known[] = {{"conv", KERN_CONV_FPROP},
                  {"dense", KERN_DENSE_FPROP},
-                 {"pool", KERN_POOL_FPROP}};
+                 {"pool", KERN_POOL_FPROP},
+                 {"transpose", KERN_CONV_TRANSPOSE_FPROP}};
+    int operations = 0;
 
     for (int i = 0; i < count; i++) {
         bool found = strcmp(words[i], "all") == 0;
@@ -251,19 +281,18 @@ static int take_operations(struct kb_request *r, int count, char **words)
                 r->figures.op = known[k].op;
                 r->ops[known[k].op] = found = true;
             }
-        if (!found) {
-            cli_error(r->cli, "no operation '%s' (conv, dense, pool, all)",
-                      words[i]);
+        operations += found;
+        if (!found && take_population(r, words[i]) < 0)
             return -1;
-        }
     }
-    if (count > 1 && r->n_models == 0) {
-        cli_error(r->cli, "one operation at a time (conv, dense or pool); "
-                          "several are for --model");
+    if (operations > 1 && r->n_models + r->n_populations == 0) {
+        cli_error(r->cli, "one operation at a time (conv, dense, pool or "
+                          "transpose); several are for --model or a file of "
+                          "problems");
         return -1;
     }
-    if (count == 0)
-        r->ops[KERN_CONV_FPROP] = true;
+    for (int op = 0; operations == 0 && op < KERN_OP_COUNT; op++)
+        r->ops[op] = op == KERN_CONV_FPROP || r->n_populations > 0;
     return 0;
 }
 
@@ -302,7 +331,10 @@ static int check_request(const struct kb_request *r)
                         "none of the models"},
         {model && r->any_figure && r->n_problems + r->n_sweeps == 0,
          "the layers of --model have figures of their own (-b is the batch)"},
-        {!model && r->n_batches > 0, "--batch goes with --model (-n: images)"},
+        {!model && r->n_populations == 0 && r->n_batches > 0,
+         "--batch goes with --model or a file of problems (-n: images)"},
+        {r->n_populations == 0 && r->sample > 0,
+         "--sample goes with a file of problems"},
         {!model && r->extent > 0, "--extent goes with --model"},
     };
     int rc = 0;
@@ -313,6 +345,16 @@ static int check_request(const struct kb_request *r)
             rc = -1;
         }
     return rc;
+}
+
+static void default_batches(struct kb_request *r)
+{
+    static const int64_t sampled[] = {1, 8, 64, 128};
+
+    if (r->n_batches > 0)
+        return;
+    r->n_batches = r->sample > 0 ? 4 : 1;
+    memcpy(r->batch, sampled, sizeof(sampled));
 }
 
 int kb_parse(struct cli *cli, int argc, char **argv, struct kb_request *r)
@@ -330,13 +372,12 @@ int kb_parse(struct cli *cli, int argc, char **argv, struct kb_request *r)
     kb_figures_init(&r->figures, KERN_CONV_FPROP);
     int rc = cli_parse(cli, argc, argv, r, &count);
     if (rc == 0)
-        rc = take_operations(r, count, argv);
+        rc = take_words(r, count, argv);
     if (rc == 0)
         rc = check_request(r);
     if (r->extent == 0)
         r->extent = 224;
-    if (r->n_batches == 0)
-        r->batch[r->n_batches++] = 1;
+    default_batches(r);
     if (!r->dir[KB_FPROP] && !r->dir[KB_DGRAD] && !r->dir[KB_WGRAD])
         r->dir[KB_FPROP] = true;
     if (r->n_precisions == 0)

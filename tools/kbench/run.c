@@ -438,12 +438,25 @@ static void close_run(struct run *run)
     device_close(&run->cpu);
 }
 
+static int list_problems(const struct kb_request *r, struct infer_error *err)
+{
+    struct kb_cases cases = {0};
+    const int rc = kb_collect(r, &cases, err);
+
+    for (int i = 0; rc == 0 && i < cases.count; i++)
+        cli_print("%s x%d\n", cases.item[i].text, cases.item[i].count);
+    kb_cases_clear(&cases);
+    return rc;
+}
+
 int kb_run(const struct kb_request *r, const char *command,
            struct infer_error *err, enum cli_exit *code)
 {
     struct run run = {.request = r};
     struct infer_error later = {0};
 
+    if (r->list)
+        return list_problems(r, err);
     terminal_catch_interrupts();
     int rc = check_files(r, err);
 

@@ -137,9 +137,9 @@ struct kb_result *kb_case_add(struct kb_case *c)
 
 /* ---- collecting ---------------------------------------------------- */
 
-static int add_figures(const struct kb_request *r, const struct kb_figures *f,
-                       const struct kb_precision *precision,
-                       struct kb_cases *out, struct infer_error *err)
+int kb_cases_add_figures(const struct kb_request *r, const struct kb_figures *f,
+                         const struct kb_precision *precision,
+                         struct kb_cases *out, struct infer_error *err)
 {
     struct kern_problem p;
     const int rc = kb_figures_problem(f, precision, r->layout, err, &p);
@@ -160,7 +160,7 @@ static int add_sweeps(const struct kb_request *r, int at, struct kb_figures f,
     int rc = 0;
 
     if (at == r->n_sweeps)
-        return add_figures(r, &f, precision, out, err);
+        return kb_cases_add_figures(r, &f, precision, out, err);
     for (int i = 0; rc == 0 && i < r->sweep[at].count; i++) {
         const int64_t v = r->sweep[at].value[i];
         if (!kb_figures_set(&f, r->sweep[at].name, v))
@@ -187,7 +187,7 @@ static int collect_figures(const struct kb_request *r, enum kb_dir dir,
         struct kb_figures f = start;
         rc = kb_figures_parse(r->problem[i], &f, err);
         if (rc == 0)
-            rc = add_figures(r, &f, precision, out, err);
+            rc = kb_cases_add_figures(r, &f, precision, out, err);
     }
     return rc;
 }
@@ -205,6 +205,17 @@ static int collect_models(const struct kb_request *r, enum kb_dir dir,
     return rc;
 }
 
+static int collect_populations(const struct kb_request *r, enum kb_dir dir,
+                               const struct kb_precision *precision,
+                               struct kb_cases *out, struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < r->n_populations; i++)
+        rc = kb_population(r, r->population[i], dir, precision, out, err);
+    return rc;
+}
+
 int kb_collect(const struct kb_request *r, struct kb_cases *out,
                struct infer_error *err)
 {
@@ -218,10 +229,13 @@ int kb_collect(const struct kb_request *r, struct kb_cases *out,
             if (rc == 0)
                 rc = collect_models(r, (enum kb_dir)d, r->precision[k], out,
                                     err);
+            if (rc == 0)
+                rc = collect_populations(r, (enum kb_dir)d, r->precision[k],
+                                         out, err);
         }
     if (rc == 0 && out->count == 0)
         rc = error_set(err, INFER_EARGUMENT,
                        "no problem given: use figures (-n -c -H -k -R ...), "
-                       "--problem, --sweep or --model");
+                       "--problem, --sweep, --model or a file of problems");
     return rc;
 }

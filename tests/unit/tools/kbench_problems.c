@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "kernels/base/text.h"
 #include "tests/unit/test.h"
 #include "tests/unit/tools/kbench_problem.h"
 
@@ -22,13 +23,15 @@ TEST(test_lines)
         "pool_fprop mb2ic64ih7oh1kh7 average nhwc F32",
         "conv_dgrad mb32ic64ih56oc128oh28kh3sh2ph1 nhwc F32",
         "conv_wgrad g8mb2ic8ih9oc16oh9kh3ph1 nhwc F32",
+        "conv_transpose_fprop mb2ic16ih14oc8oh28kh2sh2 +bias +relu nhwc F32",
+        "conv_transpose_fprop g4mb1ic16ih14oc8oh29kh4sh2ph1 nhwc F32",
     };
     char text[256];
 
     for (size_t i = 0; i < COUNT(lines); i++) {
         const struct kern_problem p = problem_of(lines[i], "fp32");
-        kb_problem_text(&p, p.op == KERN_CONV_DGRAD ? KB_DGRAD : KB_FPROP, text,
-                        sizeof(text));
+        const bool dgrad = text_begins(lines[i], "conv_dgrad");
+        kb_problem_text(&p, dgrad ? KB_DGRAD : KB_FPROP, text, sizeof(text));
         if (i != 3) /* pads of 0 are not printed */
             assert_string_equal(text, lines[i]);
         assert_int_equal(kern_problem_check(&p, NULL), 0);
