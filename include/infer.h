@@ -226,6 +226,11 @@ struct infer_session_options {
      * that a layer reads or writes.  More is EMEMORY, before anything is
      * allocated.  0 (default): 1e14 on a CPU, no limit on a GPU. */
     double max_work;
+    /* Multiplier of every convolution and dense layer: a file of a table, or
+     * the name of a formula such as "mitchell-7" (doc/multipliers.md lists
+     * both).  Sums, biases and all other layers stay exact.  Tables of integers
+     * are EUNSUPPORTED.  Default NULL: exact products. */
+    const char *multiplier;
 };
 
 /* Fills *options with its size and the defaults stated above.  Bindings of

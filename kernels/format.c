@@ -309,6 +309,8 @@ static void put_epilogue(struct text *t, const struct kern_problem *p)
         put(t, " +residual");
     if (bn_stats_of(p))
         put(t, " +bn_stats");
+    if (product_table_of(p))
+        put(t, " +table%lld", (long long)product_table_of(p)->dim[0]);
 }
 
 static const char *layout_name(const struct kern_tensor *t)

@@ -506,10 +506,12 @@ enum {
     KERN_TF32 = 1u << 3,     /* rounds F32 factors to TF32: allow_tf32 only */
     KERN_BASELINE = 1u << 4, /* for comparison: plans of inference take it
                               * where no other row can be taken */
-    KERN_ROUNDS_BIAS = 1u << 5, /* the bias, to the type of the output */
-    KERN_BN_STATS = 1u << 6,    /* knows partial statistics (bn_stats.h) */
-    KERN_INPUT_SCALE = 1u << 7  /* knows a scale of its input
-                                 * (input_scale.h) */
+    KERN_ROUNDS_BIAS = 1u << 5,  /* the bias, to the type of the output */
+    KERN_BN_STATS = 1u << 6,     /* knows partial statistics (bn_stats.h) */
+    KERN_INPUT_SCALE = 1u << 7,  /* knows a scale of its input
+                                  * (input_scale.h) */
+    KERN_PRODUCT_TABLE = 1u << 9 /* multiplies with a table of products
+                                  * (problem.h), if it is there */
 };
 
 struct kern_row;

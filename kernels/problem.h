@@ -27,4 +27,36 @@ kern_problem_out(const struct kern_problem *p, int i)
     return i < p->n_out && p->out[i].dtype != INFER_NONE ? &p->out[i] : NULL;
 }
 
+/* in[] of the table of products that convolutions, their gradients and dense
+ * layers may multiply with: U32, 2^m x 2^m for m from 1 to 11, its entries and
+ * edges as kernels/base/product_table.h has them.  The entry of in[0]'s element
+ * a and in[1]'s element b is that of row a and column b, in both gradients too.
+ * Products are of single precision; what is added to their sum is exact. */
+#define PRODUCT_TABLE_IN 6
+
+/* True of the operations that may have one. */
+static inline bool kern_op_takes_table(enum kern_op op)
+{
+    return op == KERN_CONV_FPROP || op == KERN_CONV_TRANSPOSE_FPROP ||
+           op == KERN_CONV_WGRAD || op == KERN_DENSE_FPROP;
+}
+
+/* The table that a problem multiplies with, or NULL. */
+static inline const struct kern_tensor *
+product_table_of(const struct kern_problem *p)
+{
+    return kern_op_takes_table(p->op) ? kern_problem_in(p, PRODUCT_TABLE_IN)
+                                      : NULL;
+}
+
+/* m of a table that kern_problem_check() accepts. */
+static inline int product_table_bits_of(const struct kern_tensor *table)
+{
+    int m = 1;
+
+    while (table->dim[0] >> m > 1)
+        m++;
+    return m;
+}
+
 #endif

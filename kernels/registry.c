@@ -9,6 +9,7 @@
 #include "kernels/bn_stats.h"
 #include "kernels/input_scale.h"
 #include "kernels/kern.h"
+#include "kernels/problem.h"
 #include "kernels/rows.h"
 
 static const struct kern_row rows[] = {
@@ -77,6 +78,11 @@ static int check_row(const struct kern_row *row, const struct kern_problem *p,
                          "%s gives no partial statistics", row->name);
     if (input_scale_of(p) && !(row->flags & KERN_INPUT_SCALE))
         return error_set(why, INFER_EUNSUPPORTED, "%s takes no input scale",
+                         row->name);
+    if (product_table_of(p) && !(row->flags & KERN_PRODUCT_TABLE))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "%s has exact products, a table of products was asked "
+                         "for",
                          row->name);
     return 0;
 }

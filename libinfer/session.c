@@ -77,7 +77,8 @@ static int configure(struct infer_session *s,
     if (rc < 0)
         return rc;
     row_tiers_choose(&s->device, o->backend, &s->config.tiers);
-    return open_tuner(s, o, err);
+    rc = session_take_multiplier(s, o->multiplier, err);
+    return rc < 0 ? rc : open_tuner(s, o, err);
 }
 
 static int allocate(struct infer_session *s, struct infer_error *err)
@@ -186,6 +187,7 @@ void infer_session_close(struct infer_session **session)
     if (s->device.ops) {
         s->device.ops->free(&s->device, s->arena);
         s->device.ops->free(&s->device, s->workspace);
+        s->device.ops->free(&s->device, s->products.entry);
     }
     tuner_close(s->tuner);
     device_close(&s->device);

@@ -20,6 +20,7 @@ struct infer_session {
     struct infer_model *model; /* a reference */
     struct device device;
     struct plan_config config;
+    struct plan_products products;
     struct tuner *tuner;
     bool profile;
     struct plan **plan; /* one for each set of input shapes seen */
@@ -46,6 +47,11 @@ struct infer_session {
 int session_options_read(const struct infer_session_options *given,
                          struct infer_error *err,
                          struct infer_session_options *out);
+
+/* Opens the multiplier and puts its table into the device's memory; text NULL:
+ * none.  session->products.entry is the session's. */
+int session_take_multiplier(struct infer_session *s, const char *text,
+                            struct infer_error *err);
 
 /* Checks the arrays against the graph's inputs; fills session->in and
  * session->shape.  With data: also that there is data and enough of it. */

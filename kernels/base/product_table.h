@@ -40,9 +40,15 @@ static inline int64_t product_table_entries(int m)
     return INT64_C(1) << (2 * m);
 }
 
-/* Product of the bit patterns a and b. */
-static inline uint32_t product_table_bits(const uint32_t *table, int m,
-                                          uint32_t a, uint32_t b)
+/* Index of an operand's bit pattern. */
+static inline uint32_t product_table_index(int m, uint32_t bits)
+{
+    return (bits & PRODUCT_TABLE_FRACTION) >> (23 - m);
+}
+
+/* Product of the bit patterns a and b, whose entry is given. */
+static inline uint32_t product_table_join(uint32_t a, uint32_t b,
+                                          uint32_t entry)
 {
     const uint32_t sign = (a ^ b) & PRODUCT_TABLE_SIGN;
     const uint32_t ea = a & PRODUCT_TABLE_EXPONENT;
@@ -56,16 +62,23 @@ static inline uint32_t product_table_bits(const uint32_t *table, int m,
     }
     if (ea == 0 || eb == 0)
         return sign;
-    const uint32_t row = (a & PRODUCT_TABLE_FRACTION) >> (23 - m);
-    const uint32_t column = (b & PRODUCT_TABLE_FRACTION) >> (23 - m);
     /* Biased twice; below 2^32, since entries are below 2^24. */
-    const uint32_t sum = ea + eb + table[row << m | column];
+    const uint32_t sum = ea + eb + entry;
     const uint32_t bias = UINT32_C(127) << 23;
     if (sum < bias + (UINT32_C(1) << 23))
         return sign;
     if (sum - bias >= PRODUCT_TABLE_EXPONENT)
         return sign | PRODUCT_TABLE_EXPONENT;
     return sign | (sum - bias);
+}
+
+/* Product of the bit patterns a and b by a table of rows of a. */
+static inline uint32_t product_table_bits(const uint32_t *table, int m,
+                                          uint32_t a, uint32_t b)
+{
+    return product_table_join(
+        a, b,
+        table[product_table_index(m, a) << m | product_table_index(m, b)]);
 }
 
 static inline float product_table_product(const uint32_t *table, int m, float x,

@@ -31,6 +31,10 @@ int problem_expect_vectors(const struct kern_problem *p, int from, int to,
                            const char *what, int64_t count,
                            struct infer_error *why);
 
+/* The table of products, where it is there. */
+int problem_check_product_table(const struct kern_problem *p,
+                                struct infer_error *why);
+
 /* ---- one an operation, for the table of kernels/ops.def -------------- */
 
 typedef int problem_check_fn(const struct kern_problem *p,

@@ -56,6 +56,14 @@ double multiplier_operand(const struct multiplier *m, int index);
 /* Product by the table, of floating point that of the significands. */
 double multiplier_product(const struct multiplier *m, int a, int b);
 
+/* EUNSUPPORTED for integers, whose operands would have to be quantised. */
+int multiplier_check_float(const struct multiplier *m, struct infer_error *err);
+/* The table of a floating-point multiplier as kernels read it fastest: that of
+ * a and b is (*out)[b << bits | a].  *out: to be freed.  EUNSUPPORTED for
+ * integers, EMEMORY. */
+int multiplier_by_columns(const struct multiplier *m, struct infer_error *err,
+                          uint32_t **out);
+
 /* A formula by its name ("mitchell-7"), else a file.  A file of a formula's
  * name needs a folder before it ("./mitchell-7").  EARGUMENT: neither; EIO,
  * EFORMAT, EMEMORY.  *out: multiplier_free(). */

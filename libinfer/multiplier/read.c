@@ -59,6 +59,34 @@ void multiplier_seal(struct multiplier *m)
     m->crc = (uint32_t)crc;
 }
 
+int multiplier_check_float(const struct multiplier *m, struct infer_error *err)
+{
+    if (m->kind == MULTIPLIER_FLOAT)
+        return 0;
+    return error_set(err, INFER_EUNSUPPORTED,
+                     "multiplier '%s' multiplies integers of %d bits, and "
+                     "operands are not quantised yet: use a table of floating "
+                     "point",
+                     m->name, m->bits);
+}
+
+int multiplier_by_columns(const struct multiplier *m, struct infer_error *err,
+                          uint32_t **out)
+{
+    const size_t side = (size_t)1 << m->bits;
+    const int rc = multiplier_check_float(m, err);
+
+    if (rc < 0)
+        return rc;
+    *out = malloc(4 * multiplier_entries(m));
+    if (!*out)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    for (size_t a = 0; a < side; a++)
+        for (size_t b = 0; b < side; b++)
+            (*out)[b << m->bits | a] = (uint32_t)m->table[a << m->bits | b];
+    return 0;
+}
+
 void multiplier_set_name(struct multiplier *m, const char *text, size_t bytes)
 {
     size_t i;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/op.h"
+#include "kernels/problem.h"
 
 static lower_fn *const table[GRAPH_OP_COUNT] = {
     [GRAPH_CONV] = lower_conv,
@@ -126,6 +126,10 @@ int lower_begin(const struct lower *l, struct plan_emit *e)
             e->residual = i;
     }
     e->p.out[0].dtype = plan_dtype(l->plan, lower_out(l, 0)->dtype);
+    if (l->plan->config->products && kern_op_takes_table(e->p.op)) {
+        e->in[PRODUCT_TABLE_IN] = plan_products_view(l->plan);
+        e->p.n_in = PRODUCT_TABLE_IN + 1;
+    }
     return 0;
 }
 

@@ -52,7 +52,7 @@ int lower_conv(const struct lower *l)
     if (rc < 0)
         return rc;
     dense = is_dense_layer(l, &e);
-    rc = lower_fuse_input_scale(l, !dense, &e);
+    rc = lower_fuse_input_scale(l, !dense && !l->plan->config->products, &e);
     if (rc < 0)
         return rc;
     return dense ? lower_as_dense(l, &e) : lower_end(l, &e);

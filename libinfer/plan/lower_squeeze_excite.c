@@ -224,7 +224,8 @@ int lower_squeeze(const struct lower *l, bool *done)
     int i, rc;
 
     *done = false;
-    if (plan->config->keep_tensors || !find_chain(l, &c))
+    if (plan->config->keep_tensors || plan->config->products ||
+        !find_chain(l, &c))
         return 0;
     rc = make_problem(l, &c, &e, &good);
     if (rc < 0 || !good || !is_better(l, &e))

@@ -170,6 +170,31 @@ static int set_sources(struct plan *plan, struct infer_error *err)
     return 0;
 }
 
+/* Adds the buffer of the table of products, if the session has one. */
+static int set_products(struct plan *plan, struct infer_error *err)
+{
+    const struct plan_products *products = plan->config->products;
+
+    if (!products)
+        return 0;
+    plan->products =
+        plan_add_buffer(&plan->buffers, PLAN_PRODUCTS,
+                        sizeof(uint32_t) << (2 * products->bits), err);
+    return plan->products < 0 ? plan->products : 0;
+}
+
+struct view plan_products_view(const struct plan *plan)
+{
+    const int64_t side = INT64_C(1) << plan->config->products->bits;
+    const int64_t dim[2] = {side, side};
+    struct view v = {.buffer = plan->products};
+
+    v.t = kern_tensor_dense(INFER_U32, 2, dim, KERN_NCHW);
+    v.t.stride[0] = 1;
+    v.t.stride[1] = side;
+    return v;
+}
+
 static void count_uses(struct plan *plan)
 {
     const struct graph *g = plan->g;
@@ -303,6 +328,8 @@ static int make(struct plan *plan, const struct graph_shape *shape,
     rc = check_shapes(plan, err);
     if (rc == 0)
         rc = set_sources(plan, err);
+    if (rc == 0)
+        rc = set_products(plan, err);
     if (rc < 0)
         return rc;
     plan_find_aliases(plan);

@@ -18,6 +18,13 @@
 #include "libinfer/plan/problem.h"
 #include "libinfer/plan/program.h"
 
+/* The table of products of a session's multiplier, in the device's memory: that
+ * of first operand a and second operand b is entry[b << bits | a]. */
+struct plan_products {
+    int bits;
+    void *entry;
+};
+
 /* What a session asks of its plans. */
 struct plan_config {
     struct infer_model *model;
@@ -32,13 +39,16 @@ struct plan_config {
     void *progress_user;
     uint64_t max_memory; /* bytes; 0: not checked */
     double max_work;     /* operations and bytes of a run; 0: not checked */
+    /* Every convolution and dense layer multiplies with it; NULL: exactly. */
+    const struct plan_products *products;
 };
 
 enum plan_memory {
-    PLAN_ARENA,   /* in the session's arena, shared by lifetime */
-    PLAN_KEPT,    /* computed from constants once, held by the plan */
-    PLAN_INPUT,   /* the caller's array, or its copy in the arena */
-    PLAN_CONSTANT /* a constant of the graph */
+    PLAN_ARENA,    /* in the session's arena, shared by lifetime */
+    PLAN_KEPT,     /* computed from constants once, held by the plan */
+    PLAN_INPUT,    /* the caller's array, or its copy in the arena */
+    PLAN_CONSTANT, /* a constant of the graph */
+    PLAN_PRODUCTS  /* the session's table of products */
 };
 
 /* A dense copy of a view, kept for the next node that needs the same. */
@@ -85,6 +95,7 @@ struct plan {
     int n_patches;
     struct view *output; /* dense row-major, in declared types */
     int *input_buffer;   /* one an input */
+    int products;        /* buffer of the table of products */
     size_t arena_bytes, unshared_bytes, kept_bytes, workspace_bytes;
     size_t weight_bytes;
     void *kept;
@@ -165,6 +176,9 @@ enum infer_dtype plan_dtype(const struct plan *plan, enum infer_dtype declared);
  * device converts, else that of plan_dtype(). */
 enum infer_dtype plan_input_dtype(const struct plan *plan,
                                   enum infer_dtype declared);
+
+/* The table of products as a problem's input, row a, column b. */
+struct view plan_products_view(const struct plan *plan);
 
 /* Sets a value's view. */
 void plan_set(struct plan *plan, int value, const struct view *view);

@@ -24,7 +24,8 @@ static bool is_steady(const struct plan *plan, const struct view *v)
 {
     const int memory = plan->buffers.at[v->buffer].memory;
 
-    return memory == PLAN_CONSTANT || memory == PLAN_KEPT;
+    return memory == PLAN_CONSTANT || memory == PLAN_KEPT ||
+           memory == PLAN_PRODUCTS;
 }
 
 static bool inputs_steady(const struct plan *plan, const struct view *in,

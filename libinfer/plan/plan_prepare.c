@@ -212,6 +212,8 @@ void *plan_locate(const struct plan *plan, const struct view *v)
         [PLAN_KEPT] = plan->kept,
         [PLAN_CONSTANT] =
             b->plain ? (unsigned char *)(uintptr_t)packed_data(b->plain) : NULL,
+        [PLAN_PRODUCTS] =
+            plan->config->products ? plan->config->products->entry : NULL,
         [PLAN_INPUT] = NULL};
     unsigned char *from = base[b->memory];
 

@@ -79,6 +79,9 @@ void make_resize(struct maker *m, int k);
 /* Operations of training but those with windows. */
 void make_train_problem(struct maker *m, int k);
 void make_epilogue(struct maker *m);
+/* Adds a table of products: always for rows that want one, now and then for
+ * those of the reference. */
+void make_product_table(struct maker *m);
 int window_fixed_count(enum kern_op op);
 
 /* ---- buffers ------------------------------------------------------- */

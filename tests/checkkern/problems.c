@@ -163,6 +163,26 @@ void make_epilogue(struct maker *m)
     }
 }
 
+void make_product_table(struct maker *m)
+{
+    const bool often = m->row->backend != INFER_BACKEND_REF;
+    struct kern_problem *p = m->p;
+
+    if (!(m->row->flags & KERN_PRODUCT_TABLE) ||
+        !rng_chance(&m->rng, often ? 97 : 25) || m->dtype == INFER_F64 ||
+        kern_problem_in(p, 4))
+        return;
+    const int bits =
+        (int)rng_range(&m->rng, 1, rng_chance(&m->rng, 85) ? 7 : 9);
+    const int64_t dim[2] = {INT64_C(1) << bits, INT64_C(1) << bits};
+    p->in[PRODUCT_TABLE_IN] = kern_tensor_dense(INFER_U32, 2, dim, KERN_NCHW);
+    if (rng_chance(&m->rng, often ? 95 : 50)) { /* rows are contiguous */
+        p->in[PRODUCT_TABLE_IN].stride[0] = 1;
+        p->in[PRODUCT_TABLE_IN].stride[1] = dim[0];
+    }
+    p->n_in = PRODUCT_TABLE_IN + 1;
+}
+
 /* ---- shapes -------------------------------------------------------- */
 
 /* Every operation but windows and products meets these first. */
@@ -348,6 +368,8 @@ void problem_make(const struct kern_row *row, const struct problem_id *id,
                   ((uint64_t)id->dtype << 40);
     m.dtype = pick_dtype(&m, row->op);
     make_operation(&m, k);
+    if (kern_op_takes_table(out->op) && scalar_is_float(m.dtype))
+        make_product_table(&m);
     /* Weights are known when planning, most of the time. */
     if (out->op < KERN_CONV_WGRAD && !m.changing &&
         (fixed || rng_chance(&m.rng, 80)))

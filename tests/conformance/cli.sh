@@ -226,6 +226,22 @@ expect 0 'broken-array-M-C' "$kbench" multiplier --list
 expect 0 . "$kbench" multiplier mbm-5 --axm="$dir/mbm.axm"
 expect 0 '"commutative":	true' "$kbench" multiplier "$dir/mbm.axm" --json
 rm "$dir/mbm.axm"
+awk 'BEGIN { for (a = 0; a < 16; a++) for (b = 0; b < 16; b++) print a * b }' \
+    >"$dir/four.txt"
+expect 0 'unsigned integers of 4 bits (text)' "$kbench" multiplier "$dir/four.txt"
+# ---- infer: multipliers
+digit=$src/samples/digits/images/7.png
+expect 0 'conv_fprop_f32_cpu_table' "$here/infer" -m "$model" --profile \
+    --multiplier=mbm-7 "$digit"
+expect 0 'dense_fprop_f32_cpu_table' "$here/infer" -m "$model" --profile \
+    --multiplier=mbm-7 "$digit"
+expect 0 'conv_fprop_ref' "$here/infer" -m "$model" --profile --backend=ref \
+    --multiplier=mbm-7 "$digit"
+expect 2 'not quantised yet' "$here/infer" -m "$model" \
+    --multiplier="$dir/four.txt" "$digit"
+expect 1 'takes M from 1 to 11' "$here/infer" -m "$model" \
+    --multiplier=exact-12 "$digit"
+rm "$dir/four.txt"
 expect 2 'no table of a multiplier' "$kbench" multiplier "$model"
 expect 1 'takes M from 1 to 11' "$kbench" multiplier exact-12
 expect 1 'axm takes one' "$kbench" multiplier exact-1 exact-2 --axm="$dir/x.axm"

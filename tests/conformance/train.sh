@@ -75,6 +75,16 @@ expect 0 'largest relative error' run "$dir/x.safetensors" --grad-check
 expect 0 'right after' run "$dir/x.safetensors" --overfit-batch
 expect 0 'conv1 .*wgrad' run "$dir/x.safetensors" --time-layers
 expect 0 'whole step, median' run "$dir/x.safetensors" --time-layers
+# ---- approximate products: of each direction by itself
+for way in fprop dgrad wgrad; do
+    expect 0 "$way .*_cpu_table" run "$dir/x.safetensors" --time-layers \
+        --multiplier=mbm-5
+    [ $way = fprop ] || expect 1 '^0$' sh -c "'$train' '$arch' --data='$data' \
+        -b 5 --time-layers --multiplier-forward=mbm-5 |
+        grep -c '$way.*_cpu_table'"
+done
+expect 1 'grad-check and --multiplier exclude' run "$dir/x.safetensors" \
+    --grad-check --multiplier=mbm-5
 expect 0 '"layer":.*"conv1"' run "$dir/x.safetensors" --time-layers --json
 expect 0 '"step_ms":' run "$dir/x.safetensors" --time-layers --json
 expect 0 '"largest_relative_error":' run "$dir/x.safetensors" --grad-check \

@@ -177,6 +177,11 @@ static int check_contradictions(const struct cli *cli,
                   "--resume and --init-from");
     rc |= exclude(cli, q->resume, q->grad_check, "--resume and --grad-check");
     rc |= exclude(cli, q->resume, q->evaluate, "--resume and --evaluate");
+    rc |=
+        exclude(cli, q->grad_check,
+                q->multiplier || q->multiplier_of[NET_FPROP] ||
+                    q->multiplier_of[NET_DGRAD] || q->multiplier_of[NET_WGRAD],
+                "--grad-check and --multiplier");
     rc |= exclude(cli, q->steps > 0, q->epochs > 0, "--steps and --epochs");
     return rc;
 }

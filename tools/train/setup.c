@@ -105,6 +105,27 @@ static int open_graph(const struct train_request *q, int classes,
 
 /* ---- the network --------------------------------------------------- */
 
+/* Opens the multiplier of each direction. */
+static int open_multipliers(struct train_run *r, struct infer_error *err)
+{
+    static const enum net_stage stages[] = {NET_FPROP, NET_DGRAD, NET_WGRAD};
+    const struct train_request *q = r->request;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof stages / sizeof stages[0]; i++) {
+        const enum net_stage s = stages[i];
+        const char *text =
+            q->multiplier_of[s] ? q->multiplier_of[s] : q->multiplier;
+
+        if (!text || strcmp(text, "exact") == 0)
+            continue;
+        rc = multiplier_open(text, err, &r->multiplier[s]);
+        if (rc == 0)
+            rc = multiplier_check_float(r->multiplier[s], err);
+    }
+    return rc;
+}
+
 static void fill_options(const struct train_run *r, struct net_options *o)
 {
     const struct train_request *q = r->request;
@@ -133,6 +154,8 @@ static void fill_options(const struct train_run *r, struct net_options *o)
     o->step.backoff = q->loss_scale > 0 || !half ? 1 : 0.5f;
     o->step.max_scale = 65536;
     o->step.interval = 2000;
+    for (int s = 0; s < NET_STAGES; s++)
+        o->multiplier[s] = r->multiplier[s];
 }
 
 int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
@@ -455,6 +478,8 @@ int train_open(struct train_run *r, struct infer_error *err)
     if (rc == 0)
         rc = try_outputs(r, err);
     if (rc == 0)
+        rc = open_multipliers(r, err);
+    if (rc == 0)
         rc = open_graph(q, 0, err, &g);
     if (rc < 0)
         return rc;
@@ -486,6 +511,8 @@ void train_close(struct train_run *r)
     net_free(r->net);
     cJSON_free(r->kernels);
     cJSON_free(r->graph);
+    for (int s = 0; s < NET_STAGES; s++)
+        multiplier_free(r->multiplier[s]);
     tuner_close(r->tuner);
     exchange_close(r->exchange);
     data_close(&r->train);

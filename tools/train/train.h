@@ -51,6 +51,8 @@ struct train_request {
     struct train_span warmup, mark[POLICY_MAX_MARKS], snapshot;
     int marks;
     double clip, smoothing, bn_momentum;
+    /* Files or names: of all directions, and of each. */
+    const char *multiplier, *multiplier_of[NET_STAGES];
     double loss_scale; /* 0: automatic */
     struct augment augment;
     bool no_shuffle;
@@ -70,6 +72,7 @@ struct train_run {
     struct group *group;       /* NULL: one process */
     struct exchange *exchange; /* NULL: one process */
     struct device device;
+    struct multiplier *multiplier[NET_STAGES]; /* NULL: exact products */
     struct tuner *tuner;
     char *kernels;  /* its choices as JSON, for checkpoints; NULL: none */
     char *graph;    /* the network as JSON, for checkpoints */

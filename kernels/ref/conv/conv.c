@@ -47,6 +47,7 @@ void ref_conv_run(const struct kern_exec *e, const struct kern_args *args,
     struct ref_conv v = {
         .p = &e->problem, .args = args, .sum = args->workspace};
 
+    v.table = ref_table_of(&e->problem, args);
     if (kern_tensor_count(y) == 0)
         return;
     ref_window_conv(&v.w, &e->problem);

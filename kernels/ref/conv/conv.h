@@ -4,12 +4,14 @@
 #ifndef KERNELS_REF_CONV_CONV_H
 #define KERNELS_REF_CONV_CONV_H
 
+#include "kernels/ref/conv/product.h"
 #include "kernels/ref/window.h"
 
 struct ref_conv {
     const struct kern_problem *p;
     const struct kern_args *args;
     struct ref_window w;
+    struct ref_table table;
     double *sum; /* one a column of y: the workspace */
 };
 

@@ -27,11 +27,11 @@ static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f,
     ref_window_range(w, 2, r, w->in[2], w->out[2], &lo, &hi);
     const int64_t column = lo * w->step[2] + r * w->dilation[2] - w->pad[2];
     for (int64_t c = 0; c < weights->dim[1] && lo < hi; c++)
-        ref_add_scaled(v->sum + lo,
-                       weight(v, f + c * weights->stride[1], s + c * step),
-                       in->dtype, v->args->in[0],
-                       x + c * in->stride[1] + column * w->x_stride[2],
-                       w->step[2] * w->x_stride[2], hi - lo);
+        ref_add_products(&v->table, v->sum + lo,
+                         weight(v, f + c * weights->stride[1], s + c * step),
+                         in->dtype, v->args->in[0],
+                         x + c * in->stride[1] + column * w->x_stride[2],
+                         w->step[2] * w->x_stride[2], hi - lo);
 }
 
 /* Adds the whole window to the row (od, oh). */

@@ -24,10 +24,13 @@ static void add_window_row(const struct ref_conv *v, int64_t x, int64_t f)
             ref_load(p->in[1].dtype, v->args->in[1], f + r * w->w_stride[2]);
         int64_t lo, hi;
         ref_window_range(w, 2, r, w->out[2], w->in[2], &lo, &hi);
-        for (int64_t i = lo; i < hi; i++)
+        for (int64_t i = lo; i < hi; i++) {
+            const double dy = ref_load(p->in[0].dtype, v->args->in[0],
+                                       x + i * w->x_stride[2]);
             v->sum[i * w->step[2] + r * w->dilation[2] - w->pad[2]] +=
-                factor * ref_load(p->in[0].dtype, v->args->in[0],
-                                  x + i * w->x_stride[2]);
+                v->table.entry ? ref_product(&v->table, dy, factor)
+                               : factor * dy;
+        }
     }
 }
 

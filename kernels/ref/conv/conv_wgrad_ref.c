@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient of a convolution's weights, 1 to 3 dimensions: each weight is the
  * sum of the products of what it joined. */
+#include "kernels/ref/conv/product.h"
 #include "kernels/ref/window.h"
 
 struct wgrad {
     const struct kern_problem *p;
     const struct kern_args *args;
     struct ref_window w;
+    struct ref_table table;
 };
 
 /* Products along one row of dy; x and y are the offsets of the rows. */
@@ -21,8 +23,8 @@ static double sum_row(const struct wgrad *v, int64_t r, int64_t x, int64_t y)
         return 0;
     x += ref_window_tap(w, 2, lo, r) * w->x_stride[2];
     y += lo * w->y_stride[2];
-    return ref_dot(
-        in->dtype,
+    return ref_dot_products(
+        &v->table, in->dtype,
         (const char *)v->args->in[0] + x * (int64_t)infer_dtype_size(in->dtype),
         w->step[2] * w->x_stride[2], dy->dtype,
         (const char *)v->args->in[1] + y * (int64_t)infer_dtype_size(dy->dtype),
@@ -77,7 +79,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct kern_tensor *dw = &p->out[0];
     const struct kern_tensor *residual = kern_problem_in(p, 2);
     struct kern_problem fprop = *p;
-    struct wgrad v = {.p = p, .args = args};
+    struct wgrad v = {.p = p, .args = args, .table = ref_table_of(p, args)};
     struct ref_walk walk;
 
     (void)err;

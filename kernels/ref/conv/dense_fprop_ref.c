@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fully connected layer over the last dimension: y = act(x W^T + bias + r). */
-#include "kernels/ref/ref.h"
+#include "kernels/ref/conv/product.h"
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
@@ -11,6 +11,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct kern_tensor *residual = kern_problem_in(p, 3);
     const size_t size = infer_dtype_size(x->dtype);
     const size_t w_size = infer_dtype_size(w->dtype);
+    const struct ref_table table = ref_table_of(p, args);
     struct kern_tensor rows = *x;
     struct ref_walk walk;
 
@@ -24,8 +25,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         ref_walk_add(&walk, residual);
     for (; !walk.done; ref_walk_next(&walk)) {
         const int64_t k = walk.index[y->rank - 1];
-        const double dot = ref_dot(
-            x->dtype,
+        const double dot = ref_dot_products(
+            &table, x->dtype,
             (const char *)args->in[0] + walk.offset[0] * (int64_t)size,
             x->stride[x->rank - 1], w->dtype,
             (const char *)args->in[1] + k * w->stride[0] * (int64_t)w_size,

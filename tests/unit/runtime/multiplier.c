@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "kernels/base/scalar.h"
+#include "kernels/problem.h"
 #include "kernels/base/product_table.h"
 #include "libinfer/multiplier/multiplier.h"
 #include "tests/unit/graph/data.h"
@@ -462,15 +463,123 @@ TEST(test_published)
     }
 }
 
+/* ---- rows ---------------------------------------------------------- */
+
+/* A problem of one product: all tensors have one element. */
+static struct kern_problem one_product(enum kern_op op)
+{
+    static const int64_t one[4] = {1, 1, 1, 1};
+    const int rank = op == KERN_DENSE_FPROP ? 2 : 4;
+    const int64_t side[2] = {8, 8};
+    struct kern_problem p = {
+        .op = op, .n_in = PRODUCT_TABLE_IN + 1, .n_out = 1};
+
+    p.attr.conv.groups = 1;
+    for (int i = 0; i < 2; i++)
+        p.attr.conv.stride[i] = p.attr.conv.dilation[i] = 1;
+    p.in[0] = kern_tensor_dense(INFER_F32, rank, one, KERN_NCHW);
+    p.in[1] = p.out[0] = p.in[0];
+    p.in[PRODUCT_TABLE_IN] = kern_tensor_dense(INFER_U32, 2, side, KERN_NCHW);
+    return p;
+}
+
+/* Runs a row on one product, or returns false where it refuses. */
+static bool run_row(const struct kern_row *row, const struct kern_problem *p,
+                    const void *table, float x, float y, float *out)
+{
+    const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
+    struct infer_error err = {0};
+    struct kern_exec e;
+
+    if (kern_row_supports(row, p, &cpu, NULL) < 0)
+        return false;
+    assert_int_equal(kern_prepare(row, p, &cpu, &err, &e), 0);
+    void *workspace = aligned_alloc(64, (e.workspace + 127) / 64 * 64);
+    const struct kern_args args = {.in = {&x, &y, [PRODUCT_TABLE_IN] = table},
+                                   .out = {out},
+                                   .workspace = workspace};
+    assert_int_equal(row->fn->launch(&e, &args, &err), 0);
+    kern_release(&e);
+    free(workspace);
+    return true;
+}
+
+/* Every row multiplies in[0] by in[1] in this order, to the bit; a row that
+ * knows no table refuses. */
+TEST(test_rows)
+{
+    static const enum kern_op ops[] = {KERN_CONV_FPROP,
+                                       KERN_CONV_TRANSPOSE_FPROP,
+                                       KERN_CONV_WGRAD, KERN_DENSE_FPROP};
+    uint64_t state = 3;
+    uint32_t table[64];
+
+    for (size_t i = 0; i < 64; i++)
+        table[i] = next_random(&state) >> 8;
+    for (size_t o = 0; o < COUNT(ops); o++) {
+        const struct kern_problem p = one_product(ops[o]);
+        int rows = 0;
+        for (size_t r = 0; r < kern_row_count(); r++) {
+            const struct kern_row *row = kern_row_at(r);
+            if (row->op != ops[o])
+                continue;
+            for (int i = 0; i < 200; i++) {
+                const float x = i == 0 ? INFINITY : random_number(&state);
+                const float y = i == 1 ? -0.0f : random_number(&state);
+                const float want = product_table_product(table, 3, x, y);
+                float got = NAN;
+                if (!run_row(row, &p, table, x, y, &got))
+                    break;
+                assert_true(row->flags & KERN_PRODUCT_TABLE);
+                rows += i == 0;
+                if (got != want)
+                    fail_msg("%s: %a x %a = %a, not %a", row->name, (double)x,
+                             (double)y, (double)got, (double)want);
+            }
+        }
+        assert_int_equal(rows, 2); /* the reference and the CPU's */
+    }
+}
+
+/* Tables that no problem may have. */
+TEST(test_wrong_tables)
+{
+    struct kern_problem p = one_product(KERN_CONV_FPROP);
+    struct kern_tensor *t = &p.in[PRODUCT_TABLE_IN];
+
+    assert_int_equal(kern_problem_check(&p, NULL), 0);
+    t->dim[0] = 4;
+    assert_true(kern_problem_check(&p, NULL) < 0);
+    t->dim[0] = t->dim[1] = 6;
+    assert_true(kern_problem_check(&p, NULL) < 0);
+    t->dim[0] = t->dim[1] = 1;
+    assert_true(kern_problem_check(&p, NULL) < 0);
+    t->dim[0] = t->dim[1] = 4096;
+    assert_true(kern_problem_check(&p, NULL) < 0);
+    t->dim[0] = t->dim[1] = 8;
+    t->dtype = INFER_I32;
+    assert_true(kern_problem_check(&p, NULL) < 0);
+    t->dtype = INFER_U32;
+    p.in[0].dtype = INFER_F64;
+    assert_true(kern_problem_check(&p, NULL) < 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),     cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_formulas),  cmocka_unit_test(test_cut_formulas),
-        cmocka_unit_test(test_names),     cmocka_unit_test(test_approxtrain),
-        cmocka_unit_test(test_lists),     cmocka_unit_test(test_wrong_lists),
-        cmocka_unit_test(test_axm),       cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_formulas),
+        cmocka_unit_test(test_cut_formulas),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_approxtrain),
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_wrong_lists),
+        cmocka_unit_test(test_axm),
+        cmocka_unit_test(test_damage),
         cmocka_unit_test(test_published),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_wrong_tables),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

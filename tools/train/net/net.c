@@ -224,6 +224,7 @@ static void make(struct net *n)
         return;
     fixed(n);
     net_constants(n);
+    net_products(n);
     mark_gradients(n);
     make_lists(n);
     net_place(n);

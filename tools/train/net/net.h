@@ -23,6 +23,7 @@
 #include "kernels/kern.h"
 #include "libinfer/device/device.h"
 #include "libinfer/graph/graph.h"
+#include "libinfer/multiplier/multiplier.h"
 #include "libinfer/plan/problem.h"
 #include "libinfer/plan/program.h"
 #include "tools/train/group/exchange.h"
@@ -129,6 +130,10 @@ struct net_options {
     bool momentum, second;   /* the rule keeps m, v */
     bool average;
     struct kern_step step;
+    /* Of the convolutions and dense layers in NET_FPROP, NET_DGRAD and
+     * NET_WGRAD: of floating point, NULL for exact products.  Read while the
+     * network is made. */
+    const struct multiplier *multiplier[NET_STAGES];
 };
 
 /* Read-back of one batch, over all processes. */
@@ -191,6 +196,7 @@ struct net {
     int control, metrics; /* buffers */
     int64_t classes;
     void *host_metrics;
+    struct view products[NET_STAGES]; /* tables of the multipliers */
 };
 
 /* Whether activations are in 16 bits. */
@@ -374,6 +380,9 @@ void net_find_chains(struct net *n);
 struct view net_operand(const struct net *n, int list, int value, bool matrix);
 /* Gives constants of the graph their views. */
 void net_constants(struct net *n);
+/* Gives the tables of the multipliers their views; those of
+ * multiplier_by_columns() as problems read them. */
+void net_products(struct net *n);
 /* v, whose last dimension is the columns, as rows, columns, 1, 1. A dense layer
  * is a 1x1 convolution of one pixel with net_pixel_conv()'s attributes. */
 struct view net_as_pixels(struct net *n, const struct graph_node *node,

@@ -165,10 +165,29 @@ struct net_launch net_begin_launch(struct net_where where, enum kern_op op)
     return e;
 }
 
+/* Gives a product of a layer the multiplier of its stage.  The gradient of a
+ * transposed convolution's weights has dy for x and x for dy: its first operand
+ * is x all the same, as in that of a convolution. */
+static void add_multiplier(const struct net *n, struct net_launch *e)
+{
+    const struct view *products = &n->products[e->where.stage];
+    struct kern_tensor *t = &e->in[PRODUCT_TABLE_IN].t;
+
+    if (products->t.dtype == INFER_NONE || !kern_op_takes_table(e->p.op))
+        return;
+    e->in[PRODUCT_TABLE_IN] = *products;
+    if (e->p.op == KERN_CONV_WGRAD && e->where.node >= 0 &&
+        n->g->node[e->where.node].op == GRAPH_CONV_TRANSPOSE) {
+        t->stride[0] = products->t.stride[1];
+        t->stride[1] = products->t.stride[0];
+    }
+}
+
 static void describe(const struct net *n, struct net_launch *e)
 {
     struct kern_problem *p = &e->p;
 
+    add_multiplier(n, e);
     p->n_in = p->n_out = 0;
     for (int i = 0; i < KERN_MAX_IN; i++) {
         p->in[i] = e->in[i].t;

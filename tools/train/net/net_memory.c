@@ -116,6 +116,26 @@ static int upload_constants(struct net *n, struct infer_error *err)
     return rc;
 }
 
+static int upload_products(struct net *n, struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    int rc = 0;
+
+    for (int s = 0; rc == 0 && s < NET_STAGES; s++) {
+        const struct multiplier *m = n->options.multiplier[s];
+        uint32_t *entry = NULL;
+
+        if (!m)
+            continue;
+        rc = multiplier_by_columns(m, err, &entry);
+        if (rc == 0)
+            rc = d->ops->copy_in(d, net_at(n, &n->products[s]), entry,
+                                 4 * multiplier_entries(m), err);
+        free(entry);
+    }
+    return rc;
+}
+
 void net_place(struct net *n)
 {
     int rc = n->rc < 0 ? n->rc : allocate_all(n, n->err);
@@ -123,5 +143,7 @@ void net_place(struct net *n)
     for (int l = 0; l < NET_LISTS; l++)
         for (int i = 0; rc == 0 && i < n->list[l].steps.n; i++)
             rc = bind(n, n->list[l].steps.at[i], n->err);
-    net_check(n, rc < 0 ? rc : upload_constants(n, n->err));
+    if (rc == 0)
+        rc = upload_constants(n, n->err);
+    net_check(n, rc < 0 ? rc : upload_products(n, n->err));
 }

@@ -48,6 +48,21 @@ void net_constants(struct net *n)
     }
 }
 
+void net_products(struct net *n)
+{
+    for (int s = 0; s < NET_STAGES; s++) {
+        const struct multiplier *m = n->options.multiplier[s];
+        struct view *v = &n->products[s];
+
+        if (!m)
+            continue;
+        const int64_t side = INT64_C(1) << m->bits, dim[2] = {side, side};
+        *v = net_tensor(n, NET_FIXED, INFER_U32, 2, dim, KERN_NCHW);
+        v->t.stride[0] = 1;
+        v->t.stride[1] = side;
+    }
+}
+
 /* ---- other dims ---------------------------------------------------- */
 
 struct view net_problem_view(struct net *n, const struct graph_node *node,

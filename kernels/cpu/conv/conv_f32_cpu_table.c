@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions, their gradients and dense layers whose products come from a
+ * table (PRODUCT_TABLE_IN, kernels/problem.h).
+ *
+ * All four are sums over terms of one element of in[0] times one of in[1]:
+ *
+ *                 columns            terms              scalars
+ *     fprop       pixels of y        channels x taps    channels of y
+ *     transposed  pixels of y        channels x taps    channels of y
+ *     wgrad       channels x taps    pixels of dy       channels of dy
+ *     dense       rows of x          columns of x       columns of y
+ *
+ * A task has 64 columns and up to 32 scalars of one group.  It collects 64
+ * terms of in[0] as lines of 64 columns and adds each line times each scalar of
+ * in[1].  The scalar chooses a row of the table, which lies in the first-level
+ * cache (512 bytes for 7 bits), so that the table is kept with the second
+ * operand outermost.  The sums of 64 terms are in single precision, and so is
+ * their total.  Tasks do not depend on the number of threads, nor do the bits.
+ */
+#include "config.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/product_table.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/problem.h"
+
+#define COLUMNS 64
+#define SCALARS 32
+#define TERMS   64
+
+/* in[] of a forward problem, and of a gradient of weights. */
+enum { X, W, BIAS, DY = 1 };
+
+/* A pixel or a tap of one channel.  An element of in[0] is that of one pixel
+ * and one tap: at the sum of their bases and of what is_inside() adds. */
+struct place {
+    int64_t base, at[3];
+    int64_t scalar;   /* its element of in[1] but for the scalar's channel */
+    int64_t out, add; /* of the output and the residual */
+};
+
+struct job {
+    const struct kern_problem *p;
+    const struct kern_args *args;
+    uint32_t *table; /* [in[1]'s index][in[0]'s index] */
+    int bits;
+    int spatial;
+    int64_t pixels, taps;    /* of one group */
+    int64_t columns, terms;  /* the same in their roles */
+    int64_t groups, scalars; /* scalars of a group */
+    int64_t column_blocks, scalar_blocks;
+    const struct kern_tensor *pixel, *residual;
+};
+
+/* What a task works on. */
+struct block {
+    int64_t group, first_column, columns, first_scalar, scalars;
+    struct place column[COLUMNS], term[TERMS];
+    uint32_t line[TERMS][COLUMNS];   /* elements of in[0] */
+    bool odd[TERMS];                 /* a line has infinity or NaN */
+    uint32_t scalar[SCALARS][TERMS]; /* elements of in[1] */
+    float total[SCALARS][COLUMNS];
+};
+
+/* ---- places -------------------------------------------------------- */
+
+static bool is_wgrad(const struct job *j)
+{
+    return j->p->op == KERN_CONV_WGRAD;
+}
+
+/* Pixel i of y, of dx or of dy, or row i of a dense layer's input. */
+static struct place pixel_at(const struct job *j, int64_t i)
+{
+    const struct kern_problem *p = j->p;
+    const struct kern_conv *c = &p->attr.conv;
+    const struct kern_tensor *x = &p->in[X], *y = j->pixel, *r = j->residual;
+    const bool dense = p->op == KERN_DENSE_FPROP;
+    struct place at = {0};
+
+    for (int d = y->rank - (dense ? 2 : 1); d >= 0; d--) {
+        const int64_t index = i % y->dim[d];
+        if (!dense && d == 1)
+            continue;
+        i /= y->dim[d];
+        at.out += index * y->stride[d];
+        at.add += r ? index * r->stride[d] : 0;
+        if (d == 0 || dense)
+            at.base += index * x->stride[d];
+        else if (p->op == KERN_CONV_TRANSPOSE_FPROP)
+            at.at[d - 2] = index + c->pad_begin[d - 2];
+        else
+            at.at[d - 2] = index * c->stride[d - 2] - c->pad_begin[d - 2];
+    }
+    at.scalar = at.out;
+    return at;
+}
+
+/* Tap i of a group: its channels, each with all of its window. */
+static struct place tap_at(const struct job *j, int64_t group, int64_t i)
+{
+    const struct kern_problem *p = j->p;
+    const struct kern_tensor *w = is_wgrad(j) ? &p->out[0] : &p->in[W];
+    const struct kern_tensor *x = &p->in[X], *r = j->residual;
+    const bool transposed = p->op == KERN_CONV_TRANSPOSE_FPROP;
+    const int channel = transposed ? 0 : 1;
+    struct place at = {0};
+
+    for (int d = w->rank - 1; d >= 2; d--) {
+        const int64_t index = i % w->dim[d];
+        i /= w->dim[d];
+        at.at[d - 2] = index * p->attr.conv.dilation[d - 2];
+        at.out += index * w->stride[d];
+        at.add += r ? index * r->stride[d] : 0;
+    }
+    at.out += i * w->stride[channel];
+    at.add += r ? i * r->stride[channel] : 0;
+    if (p->op == KERN_DENSE_FPROP) {
+        at.base = i * x->stride[x->rank - 1];
+    } else {
+        const int64_t channels = x->dim[1] / j->groups;
+        at.base = (group * channels + i) * x->stride[1];
+        if (transposed)
+            at.out += group * channels * w->stride[0];
+    }
+    at.scalar = at.out;
+    return at;
+}
+
+/* Whether a pixel and a tap meet inside in[0]; *offset: where. */
+CPU_INLINE bool is_inside(const struct job *j, const struct place *pixel,
+                          const struct place *tap, int64_t *offset)
+{
+    const struct kern_tensor *x = &j->p->in[X];
+    const struct kern_conv *c = &j->p->attr.conv;
+    const bool transposed = j->p->op == KERN_CONV_TRANSPOSE_FPROP;
+
+    *offset = pixel->base + tap->base;
+    for (int d = 0; d < j->spatial; d++) {
+        int64_t i = pixel->at[d] + tap->at[d];
+        if (transposed) {
+            i = pixel->at[d] - tap->at[d];
+            if (i < 0)
+                return false;
+            if (c->stride[d] > 1) { /* divisions are slow */
+                if (i % c->stride[d])
+                    return false;
+                i /= c->stride[d];
+            }
+        }
+        if (i < 0 || i >= x->dim[d + 2])
+            return false;
+        *offset += i * x->stride[d + 2];
+    }
+    return true;
+}
+
+/* ---- sums ---------------------------------------------------------- */
+
+/* sum[j] += v[j] times b by the row of b; all are finite, b is not zero.  An
+ * entry plus the first exponent fits into 31 bits; low and most are the limits
+ * of that sum beyond which the product is zero or infinity. */
+CPU_INLINE void add_line(const uint32_t *restrict row, int shift, uint32_t b,
+                         const uint32_t *restrict v, float *restrict sum)
+{
+    const int64_t eb = b & PRODUCT_TABLE_EXPONENT;
+    const int64_t over = ((INT64_C(127) + 255) << 23) - eb - 1;
+    const int32_t low = (int32_t)((INT64_C(128) << 23) - eb);
+    const int32_t most = over < INT32_MAX ? (int32_t)over : INT32_MAX;
+    const uint32_t base = (uint32_t)eb - (UINT32_C(127) << 23);
+
+#pragma omp simd
+    for (int j = 0; j < COLUMNS; j++) {
+        const uint32_t a = v[j], ea = a & PRODUCT_TABLE_EXPONENT;
+        const int32_t t =
+            (int32_t)(ea + row[(a & PRODUCT_TABLE_FRACTION) >> shift]);
+        uint32_t bits = (uint32_t)t + base;
+        bits = t > most ? PRODUCT_TABLE_EXPONENT : bits;
+        bits = t < low ? 0 : bits;
+        bits = ea == 0 ? 0 : bits;
+        sum[j] += cpu_float_of(bits | ((a ^ b) & PRODUCT_TABLE_SIGN));
+    }
+}
+
+/* The same for any operands. */
+static void add_odd_line(const uint32_t *row, int shift, uint32_t b,
+                         const uint32_t *v, float *sum)
+{
+    for (int j = 0; j < COLUMNS; j++)
+        sum[j] += cpu_float_of(product_table_join(
+            v[j], b, row[(v[j] & PRODUCT_TABLE_FRACTION) >> shift]));
+}
+
+CPU_CLONES static void add_lines(const uint32_t *table, int bits,
+                                 struct block *b, int64_t terms)
+{
+    const int shift = 23 - bits;
+
+    for (int64_t i = 0; i < b->scalars; i++) {
+        float sum[COLUMNS] = {0};
+        for (int64_t t = 0; t < terms; t++) {
+            const uint32_t s = b->scalar[i][t];
+            const uint32_t exponent = s & PRODUCT_TABLE_EXPONENT;
+            const uint32_t *row =
+                table +
+                ((size_t)((s & PRODUCT_TABLE_FRACTION) >> shift) << bits);
+            if (b->odd[t] || exponent == PRODUCT_TABLE_EXPONENT)
+                add_odd_line(row, shift, s, b->line[t], sum);
+            else if (exponent != 0)
+                add_line(row, shift, s, b->line[t], sum);
+        }
+#pragma omp simd
+        for (int j = 0; j < COLUMNS; j++)
+            b->total[i][j] += sum[j];
+    }
+}
+
+/* ---- tasks --------------------------------------------------------- */
+
+static struct place place_at(const struct job *j, int64_t group, bool pixel,
+                             int64_t i)
+{
+    return pixel ? pixel_at(j, i) : tap_at(j, group, i);
+}
+
+/* Collects `terms` lines and scalars from term `first` on. */
+static void collect(const struct job *j, struct block *b, int64_t first,
+                    int64_t terms)
+{
+    const uint32_t *x = j->args->in[X], *w = j->args->in[W];
+    const struct kern_tensor *v = &j->p->in[W];
+    const bool wgrad = is_wgrad(j);
+    const int64_t step =
+        v->stride[wgrad || j->p->op == KERN_CONV_TRANSPOSE_FPROP];
+    /* Channels of the second operand that belong to other groups. */
+    const int64_t before =
+        j->p->op == KERN_CONV_TRANSPOSE_FPROP ? 0 : b->group * j->scalars;
+
+    for (int64_t t = 0; t < terms; t++) {
+        const struct place *term = &b->term[t];
+        b->term[t] = place_at(j, b->group, wgrad, first + t);
+        b->odd[t] = false;
+        for (int64_t k = 0; k < COLUMNS; k++) {
+            const struct place *column = &b->column[k];
+            int64_t at;
+            b->line[t][k] =
+                k < b->columns && is_inside(j, wgrad ? term : column,
+                                            wgrad ? column : term, &at)
+                    ? x[at]
+                    : 0;
+            b->odd[t] = b->odd[t] || (b->line[t][k] & PRODUCT_TABLE_EXPONENT) ==
+                                         PRODUCT_TABLE_EXPONENT;
+        }
+        for (int64_t i = 0; i < b->scalars; i++)
+            b->scalar[i][t] =
+                w[term->scalar + (before + b->first_scalar + i) * step];
+    }
+}
+
+static void store(const struct job *j, struct block *b)
+{
+    const struct kern_problem *p = j->p;
+    const struct kern_tensor *y = &p->out[0], *r = j->residual;
+    const struct kern_tensor *bias =
+        is_wgrad(j) ? NULL : kern_problem_in(p, BIAS);
+    const int channel = p->op == KERN_DENSE_FPROP ? y->rank - 1 : !is_wgrad(j);
+    const float *add = r ? j->args->in[kern_op_residual(p->op)] : NULL;
+    float *out = j->args->out[0], more[COLUMNS];
+
+    for (int64_t i = 0; i < b->scalars; i++) {
+        const int64_t k = b->group * j->scalars + b->first_scalar + i;
+        float *total = b->total[i];
+        if (bias)
+            for (int64_t c = 0; c < b->columns; c++)
+                total[c] +=
+                    ((const float *)j->args->in[BIAS])[k * bias->stride[0]];
+        for (int64_t c = 0; r && c < b->columns; c++)
+            more[c] = add[b->column[c].add + k * r->stride[channel]];
+        cpu_epilogue(&p->epilogue, total, r ? more : NULL, b->columns);
+        for (int64_t c = 0; c < b->columns; c++)
+            out[b->column[c].out + k * y->stride[channel]] = total[c];
+    }
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void task(void *context, int64_t i)
+{
+    const struct job *j = context;
+    struct block b;
+
+    b.first_scalar = i % j->scalar_blocks * SCALARS;
+    i /= j->scalar_blocks;
+    b.first_column = i % j->column_blocks * COLUMNS;
+    b.group = i / j->column_blocks;
+    b.scalars = least(SCALARS, j->scalars - b.first_scalar);
+    b.columns = least(COLUMNS, j->columns - b.first_column);
+    memset(b.total, 0, sizeof b.total);
+    for (int64_t k = 0; k < b.columns; k++)
+        b.column[k] = place_at(j, b.group, !is_wgrad(j), b.first_column + k);
+    for (int64_t t = 0; t < j->terms; t += TERMS) {
+        const int64_t terms = least(TERMS, j->terms - t);
+        collect(j, &b, t, terms);
+        add_lines(j->table, j->bits, &b, terms);
+    }
+    store(j, &b);
+}
+
+/* ---- the row ------------------------------------------------------- */
+
+static int64_t product(const struct kern_tensor *t, int from)
+{
+    int64_t n = 1;
+
+    for (int i = from; i < t->rank; i++)
+        n *= t->dim[i];
+    return n;
+}
+
+static void describe(struct job *j)
+{
+    const struct kern_problem *p = j->p;
+    const struct kern_tensor *y = &p->out[0], *w = &p->in[W];
+    const bool dense = p->op == KERN_DENSE_FPROP, wgrad = is_wgrad(j);
+    const int residual = kern_op_residual(p->op);
+
+    j->residual = kern_problem_in(p, residual);
+    j->pixel = wgrad ? &p->in[DY] : y;
+    j->groups = dense ? 1 : p->attr.conv.groups;
+    j->spatial = dense ? 0 : y->rank - 2;
+    const int64_t channels = j->pixel->dim[dense ? y->rank - 1 : 1];
+    j->scalars = channels / j->groups;
+    j->pixels = kern_tensor_count(j->pixel) / channels;
+    j->taps = p->op == KERN_CONV_TRANSPOSE_FPROP
+                  ? w->dim[0] / j->groups * product(w, 2)
+                  : product(wgrad ? y : w, 1);
+    j->columns = wgrad ? j->taps : j->pixels;
+    j->terms = wgrad ? j->pixels : j->taps;
+    j->column_blocks = (j->columns + COLUMNS - 1) / COLUMNS;
+    j->scalar_blocks = (j->scalars + SCALARS - 1) / SCALARS;
+}
+
+/* The table with the second operand outermost. */
+static void turn_table(struct job *j)
+{
+    const struct kern_tensor *t = product_table_of(j->p);
+    const uint32_t *from = j->args->in[PRODUCT_TABLE_IN];
+    uint32_t *to = j->table;
+
+    for (int64_t b = 0; b < t->dim[1]; b++)
+        for (int64_t a = 0; a < t->dim[0]; a++)
+            *to++ = from[a * t->stride[0] + b * t->stride[1]];
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    struct job j = {.p = &e->problem, .args = args, .table = args->workspace};
+
+    (void)err;
+    if (kern_tensor_count(&e->problem.out[0]) == 0)
+        return 0;
+    j.bits = product_table_bits_of(product_table_of(&e->problem));
+    describe(&j);
+    turn_table(&j);
+    kern_cpu_each(cpu_threads_of(e),
+                  j.groups * j.column_blocks * j.scalar_blocks, task, &j);
+    return 0;
+}
+
+static int prepare(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err)
+{
+    const int64_t side = product_table_of(&e->problem)->dim[0];
+
+    e->workspace = (size_t)(side * side) * sizeof(uint32_t);
+    return cpu_prepare(e, d, err);
+}
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    (void)d;
+    if (!product_table_of(p))
+        return error_set(why, INFER_EUNSUPPORTED, "takes a table of products");
+    for (int i = 0; i < PRODUCT_TABLE_IN; i++)
+        if (kern_problem_in(p, i) && !cpu_is_f32(&p->in[i]))
+            return error_set(why, INFER_EUNSUPPORTED, "takes F32");
+    if (!cpu_is_f32(&p->out[0]) || p->n_out > 1)
+        return error_set(why, INFER_EUNSUPPORTED, "gives one output, F32");
+    if (kern_tensor_count(&p->in[X]) == 0 || kern_tensor_count(&p->in[W]) == 0)
+        return error_set(why, INFER_EUNSUPPORTED, "takes no empty inputs");
+    if (!cpu_act_known(&p->epilogue.act))
+        return error_set(why, INFER_EUNSUPPORTED, "lacks this activation");
+    return 0;
+}
+
+KERN_FUNCTIONS(conv_f32_cpu_table) = {
+    .supports = supports,
+    .prepare = prepare,
+    .launch = launch,
+    .release = cpu_release,
+};

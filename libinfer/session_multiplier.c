@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The multiplier of a session. */
+#include <stdlib.h>
+
+#include "libinfer/multiplier/multiplier.h"
+#include "libinfer/session.h"
+
+int session_take_multiplier(struct infer_session *s, const char *text,
+                            struct infer_error *err)
+{
+    const struct device *d = &s->device;
+    struct multiplier *m = NULL;
+    uint32_t *entry = NULL;
+    int rc;
+
+    if (!text)
+        return 0;
+    rc = multiplier_open(text, err, &m);
+    if (rc == 0)
+        rc = multiplier_by_columns(m, err, &entry);
+    if (rc == 0)
+        rc = d->ops->alloc(d, 4 * multiplier_entries(m), err,
+                           &s->products.entry);
+    if (rc == 0)
+        rc = d->ops->copy_in(d, s->products.entry, entry,
+                             4 * multiplier_entries(m), err);
+    if (rc == 0) {
+        s->products.bits = m->bits;
+        s->config.products = &s->products;
+    }
+    free(entry);
+    multiplier_free(m);
+    return rc;
+}
