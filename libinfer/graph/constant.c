@@ -387,7 +387,7 @@ struct constant *constant_reshape(struct constant *c, int rank,
 
 struct constant *constant_transpose(const struct constant *c, const int *order)
 {
-    int64_t dim[INFER_MAX_RANK], stride[INFER_MAX_RANK];
+    int64_t dim[INFER_MAX_RANK], stride[INFER_MAX_RANK] = {0};
     int64_t index[INFER_MAX_RANK] = {0};
     int64_t step[INFER_MAX_RANK];
     int64_t i, from = 0, count = constant_count(c);

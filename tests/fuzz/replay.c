@@ -2,8 +2,9 @@
 /* Runs a fuzz target on files, where it is not built for a fuzzer: to replay
  * what a fuzzer found, and to run a corpus under another tool.  NAME.pack.gz is
  * many inputs in one file: of each its length (4 bytes, little-endian) and its
- * bytes (tests/make/fuzz_packs.py).  A target with a mutator also runs on one
- * mutant of each input of a pack, the same ones every time. */
+ * bytes (tests/make/fuzz_packs.py).  Each
+ * input of a pack is also changed: FUZZ_MUTANTS mutants (1), by the target's
+ * mutator where it has one, else byte by byte; the same ones every time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #pragma weak LLVMFuzzerCustomMutator
 
 static long inputs;
+static int mutants = 1;
 
 /* ---- mutants ------------------------------------------------------- */
 
@@ -43,8 +45,16 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
     return size;
 }
 
-/* Runs the target on a mutant of exactly its size. */
-static void run_mutant(const unsigned char *data, size_t size)
+static size_t mutate(uint8_t *data, size_t size, size_t room, unsigned seed)
+{
+    return LLVMFuzzerCustomMutator
+               ? LLVMFuzzerCustomMutator(data, size, room, seed)
+               : LLVMFuzzerMutate(data, size, room);
+}
+
+/* Runs the target on a mutant of exactly its size, `changes` changes from the
+ * input. */
+static void run_mutant(const unsigned char *data, size_t size, int changes)
 {
     const size_t room = size + 256;
     unsigned char *copy = malloc(room), *mutant;
@@ -52,7 +62,8 @@ static void run_mutant(const unsigned char *data, size_t size)
     if (!copy)
         return;
     memcpy(copy, data, size);
-    size = LLVMFuzzerCustomMutator(copy, size, room, (unsigned)inputs);
+    for (int i = 0; i < changes; i++)
+        size = mutate(copy, size, room, (unsigned)inputs * 8 + (unsigned)i);
     if (size > room)
         abort();
     mutant = realloc(copy, size ? size : 1);
@@ -125,8 +136,8 @@ static int replay_pack(const char *path)
     while ((rc = next(pack, &data, &size)) > 0) {
         LLVMFuzzerTestOneInput(data, size);
         inputs++;
-        if (LLVMFuzzerCustomMutator)
-            run_mutant(data, size);
+        for (int i = 0; i < mutants; i++)
+            run_mutant(data, size, 1 + i % 5);
         free(data);
     }
     gzclose(pack);
@@ -142,8 +153,11 @@ static int is_pack(const char *path)
 
 int main(int argc, char **argv)
 {
+    const char *text = getenv("FUZZ_MUTANTS");
     int i, rc = 0;
 
+    if (text)
+        mutants = atoi(text);
     if (argc < 2) {
         fprintf(stderr, "usage: %s FILE|NAME.pack.gz...\n", argv[0]);
         return 1;

@@ -362,7 +362,7 @@ static void scatter(const struct gather *g, const struct hdf5_chunk *chunk,
 {
     const struct hdf5_dataset *d = g->d;
     const int rank = d->chunk_rank, last = rank - 1;
-    uint64_t begin[INFER_MAX_RANK], size[INFER_MAX_RANK];
+    uint64_t begin[INFER_MAX_RANK], size[INFER_MAX_RANK] = {0};
     uint64_t at[INFER_MAX_RANK] = {0};
 
     for (int i = 0; i < rank; i++) {

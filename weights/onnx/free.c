@@ -88,7 +88,7 @@ int onnx_emit_expand(struct onnx_import *im, int in,
 static int64_t base_index(const struct onnx_small *s, const bool *varies,
                           const int64_t *base, int64_t from)
 {
-    int64_t index[INFER_MAX_RANK], at = 0;
+    int64_t index[INFER_MAX_RANK] = {0}, at = 0;
 
     for (int d = s->rank - 1; d >= 0; d--) {
         index[d] = from % s->dim[d];

@@ -333,7 +333,7 @@ static bool is_small(const struct constant *c)
 static bool computes_small(const struct onnx_import *im,
                            const struct onnx_value *v)
 {
-    int64_t count;
+    int64_t count = 0;
 
     return v->state == ONNX_GRAPH && im->fixed[v->graph] &&
            checked_count(im->type[v->graph][0].rank, im->type[v->graph][0].dim,

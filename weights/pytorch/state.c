@@ -328,7 +328,7 @@ struct flat {
 static int set_path(struct flat *f, size_t base, const struct pickle_node *key,
                     uint32_t index, size_t *out)
 {
-    char digits[24];
+    char digits[24] = "";
     const unsigned char *text = (const unsigned char *)digits;
     size_t bytes;
 

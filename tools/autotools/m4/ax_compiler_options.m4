@@ -38,6 +38,15 @@ AS_IF([test "$enable_sanitizers" = yes], [
   AM_CFLAGS="$AM_CFLAGS -fsanitize=address,undefined -fno-omit-frame-pointer"
   AM_CFLAGS="$AM_CFLAGS -fno-sanitize-recover=undefined"
   AM_LDFLAGS="-fsanitize=address,undefined"])
+# Paths of this machine in messages and debugging information become relative.
+AC_ARG_ENABLE([reproducible], [AS_HELP_STRING([--enable-reproducible],
+  [the same bytes whatever the folders of sources and build are called])],
+  [], [enable_reproducible=no])
+AS_IF([test "$enable_reproducible" = yes], [
+  ax_source=`cd "$srcdir" && pwd`
+  for ax_flag in "$srcdir" "$ax_source" "`pwd`"; do
+    AM_CFLAGS="$AM_CFLAGS -ffile-prefix-map=$ax_flag=."
+  done])
 # Fuzz targets link libFuzzer's main(): clang only.  Where LIB_FUZZING_ENGINE is
 # set, it is linked instead, and CFLAGS choose the sanitizers (OSS-Fuzz).
 AC_ARG_ENABLE([fuzzing], [AS_HELP_STRING([--enable-fuzzing],
@@ -61,7 +70,7 @@ AS_IF([test "$enable_thread_sanitizer" = yes], [
 # The file in C++ gets the options that both languages have.
 AM_CXXFLAGS="-Wall -Wextra -Wshadow -Wundef"
 for ax_flag in $AM_CFLAGS; do
-  AS_CASE([$ax_flag], [-fsanitize*|-fno-*|-Werror],
+  AS_CASE([$ax_flag], [-fsanitize*|-fno-*|-ffile-prefix*|-Werror],
     [AM_CXXFLAGS="$AM_CXXFLAGS $ax_flag"])
 done
 AC_SUBST([AM_CXXFLAGS])
