@@ -558,6 +558,10 @@ def function_seeds():
              L.Embedding(9, 3)(ops.cast(ops.abs(2 * t[..., 0]), "int32"))]
     save("seed_functions", keras.Model(x, made, name="functions"),
          formats=("keras", "h5"))
+    pixels = keras.Input((6, 5, 3), name="in")
+    save("seed_pixels", keras.Model(pixels, L.Conv2D(2, 3)(
+        L.Rescaling(1 / 127.5, -1)(L.RandomFlip()(pixels))), name="pixels"),
+        formats=("keras",))
 
 
 if PART == "seeds":

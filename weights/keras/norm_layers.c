@@ -5,6 +5,7 @@
 
 #include "kernels/base/json.h"
 #include "kernels/base/scalar.h"
+#include "libinfer/graph/graph_json.h"
 #include "weights/keras/keras.h"
 
 int keras_norm_variables(struct keras_emit *k, struct keras_layer *l)
@@ -326,6 +327,24 @@ static struct constant *spread(struct constant *c, int64_t n)
     return s;
 }
 
+/* A model that begins with Rescaling takes pixels as they are, 0 .. 255, if the
+ * factor brings these to about one. */
+static void takes_pixels(struct keras_emit *k, struct keras_value x,
+                         const struct constant *scale)
+{
+    const struct graph_value *v;
+
+    if (k->status < 0 || x.rank != 4 || !x.swapped ||
+        !(fabs(scalar_load(INFER_F32, scale->data, 0)) < 0.1))
+        return;
+    v = &k->g->value[x.value];
+    for (int i = 0; i < k->g->n_inputs; i++)
+        if (k->g->input[i] == x.value && (v->dim[1] == 3 || v->dim[1] == 1)) {
+            k->g->preprocess[i] = graph_preprocess_default();
+            k->g->preprocess[i].color = v->dim[1] == 1 ? GRAPH_GRAY : GRAPH_RGB;
+        }
+}
+
 struct keras_value keras_rescaling(struct keras_emit *k, struct keras_layer *l,
                                    const struct keras_value *in, int n)
 {
@@ -341,6 +360,7 @@ struct keras_value keras_rescaling(struct keras_emit *k, struct keras_layer *l,
         constant_unref(offset);
         return keras_fail(k, INFER_EFORMAT, "scale or offset is no number");
     }
+    takes_pixels(k, in[0], scale);
     const int64_t most = constant_count(scale) > constant_count(offset)
                              ? constant_count(scale)
                              : constant_count(offset);

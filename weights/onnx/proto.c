@@ -257,6 +257,8 @@ static int model_field(void *user, const struct pb_reader *r,
         return pb_each_in(r, f, graph_field, m, err);
     case 8:
         return read_opset(m, r, f, err);
+    case 14:
+        return onnx_metadata_read(m, r, f, err);
     case 20:
         return error_set(err, INFER_EUNSUPPORTED,
                          "the model holds training graphs (training_info)");

@@ -77,6 +77,8 @@ struct onnx_model {
     int64_t ir_version;
     int64_t opset; /* of the default domain; 0 where none is imported */
     struct pb_span producer, producer_version, name;
+    /* Of the metadata: Image.BitmapPixelFormat, Image.NominalPixelRange. */
+    struct pb_span pixel_format, pixel_range;
     struct onnx_list node, initializer, input, output;
     /* Of each initializer: read once, before any payload is moved. */
     struct onnx_list initializer_name;
@@ -94,6 +96,13 @@ struct onnx_model {
 int onnx_model_open(struct blob *blob, const char *path,
                     struct infer_error *err, struct onnx_model *out);
 void onnx_model_close(struct onnx_model *m);
+
+/* Keeps an entry of the metadata that speaks of pictures. */
+int onnx_metadata_read(struct onnx_model *m, const struct pb_reader *outer,
+                       const struct pb_field *field, struct infer_error *err);
+/* Sets the preprocessing of the first input to what the metadata say, if it is
+ * a picture of that format. */
+void onnx_metadata_apply(const struct onnx_model *m, struct graph *g);
 
 /* A reader of one message of the file, for which errors name byte offsets. */
 struct pb_reader onnx_reader(const struct onnx_model *m, struct pb_span span);

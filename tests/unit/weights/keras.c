@@ -152,6 +152,23 @@ TEST(test_seed)
     assert_int_equal(check_model(SEEDS "seed_model.npz", true), 2);
     assert_int_equal(check_model(SEEDS "seed_scale.npz", false), 2);
     assert_int_equal(check_model(SEEDS "seed_functions.npz", false), 2);
+    assert_int_equal(check_model(SEEDS "seed_pixels.npz", false), 1);
+}
+
+/* A model that scales pixels itself says so; another says nothing. */
+TEST(test_pixels)
+{
+    struct weights_import import;
+    struct infer_error err = {0};
+
+    assert_int_equal(read_path(SEEDS "seed_pixels.keras", &import, &err), 0);
+    assert_true(import.graph->preprocess[0].present);
+    assert_true(import.graph->preprocess[0].scale == 1);
+    assert_int_equal(import.graph->preprocess[0].color, GRAPH_RGB);
+    weights_import_clear(&import);
+    assert_int_equal(read_path(SEEDS "seed_model.keras", &import, &err), 0);
+    assert_false(import.graph->preprocess[0].present);
+    weights_import_clear(&import);
 }
 
 /* Not of models without weights, or with layers whose variables a bare file
@@ -611,6 +628,7 @@ TEST(test_flipped)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_seed),
+                                       cmocka_unit_test(test_pixels),
                                        cmocka_unit_test(test_made_models),
                                        cmocka_unit_test(test_real_models),
                                        cmocka_unit_test(test_same_weights),

@@ -661,6 +661,68 @@ TEST(test_external_shared)
     remove_folder(&f);
 }
 
+/* ---- pictures ------------------------------------------------------ */
+
+/* A model of one input of `channels` channels with two words of metadata
+ * ("": none). */
+static struct graph *with_metadata(int channels, const char *format,
+                                   const char *range)
+{
+    static const char *const key[2] = {"Image.BitmapPixelFormat",
+                                       "Image.NominalPixelRange"};
+    const char *const value[2] = {format, range};
+    const int64_t dim[4] = {-1, channels, 8, 8};
+    struct pb_message g = one_node("Relu", "x", 4, dim, NULL);
+    struct pb_message m = model_of(&g, 17);
+
+    for (int i = 0; i < 2; i++) {
+        struct pb_message entry = EMPTY;
+
+        if (!value[i][0])
+            continue;
+        pb_text(&entry, 1, key[i]);
+        pb_text(&entry, 2, value[i]);
+        pb_nested(&m, 14, &entry);
+    }
+    return must_read(m);
+}
+
+TEST(test_picture_metadata)
+{
+    static const struct {
+        int channels;
+        const char *format, *range;
+        bool present;
+        enum graph_color color;
+        float black, white; /* what the network gets */
+    } c[] = {
+        {3, "", "", false, GRAPH_RGB, 0, 0},
+        {3, "Bgr8", "NominalRange_0_255", true, GRAPH_BGR, 0, 255},
+        {3, "Bgr8", "", true, GRAPH_BGR, 0, 255},
+        {3, "Rgb8", "Normalized_0_1", true, GRAPH_RGB, 0, 1},
+        {3, "", "Normalized_1_1", true, GRAPH_RGB, -1, 1},
+        {1, "Gray8", "NominalRange_16_235", true, GRAPH_GRAY, 16, 235},
+        {1, "Rgb8", "Normalized_0_1", false, GRAPH_RGB, 0, 0},
+        {3, "Rgb8", "Unheard", false, GRAPH_RGB, 0, 0},
+        {4, "Rgba8", "Normalized_0_1", false, GRAPH_RGB, 0, 0},
+    };
+
+    for (size_t i = 0; i < COUNT(c); i++) {
+        struct graph *g = with_metadata(c[i].channels, c[i].format, c[i].range);
+        const struct graph_preprocess *p = &g->preprocess[0];
+
+        assert_int_equal(p->present, c[i].present);
+        if (c[i].present) {
+            assert_int_equal(p->color, c[i].color);
+            assert_float_equal((0 * p->scale - p->mean[0]) / p->std[0],
+                               c[i].black, 1e-4);
+            assert_float_equal((255 * p->scale - p->mean[0]) / p->std[0],
+                               c[i].white, 1e-4);
+        }
+        graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -684,6 +746,7 @@ int main(void)
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_external),
         cmocka_unit_test(test_external_shared),
+        cmocka_unit_test(test_picture_metadata),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
