@@ -124,7 +124,7 @@ static int pools(struct arch_build *b, int x, int *channels)
 
     part[0] = arch_max_pool(b, x, 3, 1, 1, false);
     part[1] = arch_average_pool(
-        b, arch_pad(b, x, (int[4]){0, 0, 1, 1}, (int[4]){0, 0, 1, 1}), 3, 1);
+        b, arch_pad(b, x, (int[4]){0, 0, 1, 1}, (int[4]){0, 0, 1, 1}), 3, 1, 0);
     part[2] = arch_unary(b, x, KERN_TANH, 0, 0);
     *channels = 12;
     return arch_max_pool(b, arch_concat(b, part, 3), 2, 2, 0, false);
