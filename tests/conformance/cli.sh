@@ -553,7 +553,8 @@ if command -v bash >/dev/null; then
     completes '^=--tune= --tune-cache==$' 'infer --tun' 1
     completes '^=on off=$' 'infer --tune = o' 3
     completes '^=--profile=$' 'infer --prof' 1
-    completes '^=--keep-bn --keep-training=$' 'wconv --keep' 1
+    completes '^=--keep-bn=$' 'wconv --keep-b' 1
+    completes '--keep-training' 'wconv --keep' 1
     completes '^=inspect=$' 'wconv ins' 1
     completes '^=nhwc nchw=$' 'kbench --layout =' 2
 fi
