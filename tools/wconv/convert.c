@@ -525,8 +525,8 @@ static bool check_quantize(struct cli *cli, const struct wconv_request *r)
     else if (!r->quantize &&
              (r->calibrate != NULL || r->calib_given || r->keep_float != NULL))
         fault = "--calibrate, --calib and --keep-float go with --quantize";
-    else if (r->quantize && r->dtype != INFER_NONE)
-        fault = "--quantize and --dtype exclude each other";
+    else if (r->quantize && r->dtype != INFER_NONE && r->dtype != INFER_F32)
+        fault = "--quantize goes with --dtype=fp32 alone";
     else if (r->quantize && (r->passes.keep_training || r->passes.keep_bn))
         fault = "--quantize folds batch norm: not with --keep-bn or "
                 "--keep-training";

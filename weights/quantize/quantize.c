@@ -81,8 +81,10 @@ static const char *refusal(const struct graph *g, const struct graph_node *n)
         return "its bias is computed";
     if (x->data)
         return "its input is constant";
-    if (x->dtype != INFER_NONE && !scalar_is_float(x->dtype))
-        return "its input holds integers";
+    if (x->dtype != INFER_NONE && x->dtype != INFER_F32)
+        return scalar_is_float(x->dtype)
+                   ? "its input is not F32 (--dtype=fp32 converts)"
+                   : "its input holds integers";
     return NULL;
 }
 
