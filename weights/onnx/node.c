@@ -82,9 +82,10 @@ static int attr_value(const struct pb_reader *r, const struct pb_field *f,
         break;
     case ONNX_ATTR_STRING:
     case ONNX_ATTR_TENSOR:
-        if (type == ONNX_ATTR_TENSOR && seen->has[type])
-            return error_set(err, INFER_EFORMAT,
-                             "an attribute holds two tensors");
+    case ONNX_ATTR_GRAPH:
+        if (type != ONNX_ATTR_STRING && seen->has[type])
+            return error_set(err, INFER_EFORMAT, "an attribute holds two %s",
+                             type == ONNX_ATTR_TENSOR ? "tensors" : "graphs");
         rc = pb_expect(r, f, PB_BYTES, "an attribute", err);
         a->s = f->span;
         break;
@@ -185,10 +186,9 @@ static int attr_fields(const struct onnx_model *m, struct pb_span span,
             rc = pb_expect(&r, &f, PB_VARINT, "a type", err);
             a->type =
                 f.value > ONNX_ATTR_OTHER ? ONNX_ATTR_OTHER : (int)f.value;
-        } else if (f.number == 21 && f.span.bytes > 0) {
-            return error_set(err, INFER_EFORMAT,
-                             "an attribute refers to a function's "
-                             "(ref_attr_name) outside a function");
+        } else if (f.number == 21) {
+            rc = pb_expect(&r, &f, PB_BYTES, "a name", err);
+            a->ref = f.span;
         } else {
             rc = attr_value(&r, &f, a, seen, err);
         }
@@ -221,6 +221,16 @@ static int attr_parse(const struct onnx_model *m, struct pb_span span,
     if (rc < 0)
         return rc;
     return attr_settle(out, &seen, err);
+}
+
+int onnx_attr_parse(const struct onnx_model *m, struct pb_span span,
+                    struct onnx_arena *arena, struct infer_error *err,
+                    struct onnx_attr *out)
+{
+    size_t items = 0;
+
+    memset(out, 0, sizeof *out);
+    return attr_parse(m, span, arena, &items, err, out);
 }
 
 /* ---- nodes --------------------------------------------------------- */

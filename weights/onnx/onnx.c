@@ -64,13 +64,13 @@ static int check_versions(struct onnx_import *im)
 
 static int file_constants(struct onnx_import *im)
 {
-    const struct onnx_list *list = &im->model->initializer;
+    const struct onnx_list *list = &im->model->graph.initializer;
     struct pb_span name;
     size_t i;
     int v;
 
     for (i = 0; i < list->count; i++) {
-        name = im->model->initializer_name.item[i];
+        name = im->model->graph.initializer_name.item[i];
         if (name.bytes == 0)
             onnx_fail(im, INFER_EFORMAT, "initializer %zu has no name", i);
         if (im->rc < 0 || onnx_value_get(im, name, &v) < 0)
@@ -99,7 +99,7 @@ static int file_load(struct onnx_import *im, struct pb_span tensor,
 static int file_input(struct onnx_import *im, size_t i,
                       struct onnx_value_info *out)
 {
-    const struct onnx_list *list = &im->model->input;
+    const struct onnx_list *list = &im->model->graph.input;
     int rc;
 
     if (i == list->count)
@@ -401,20 +401,28 @@ int onnx_check_node(struct onnx_import *im)
 
 int onnx_import_node(struct onnx_import *im)
 {
+    const struct onnx_function *function = onnx_function_find(im);
     const struct onnx_op *op = NULL;
     int rc;
 
-    if (find_op(im, &op) < 0)
+    if (!function && find_op(im, &op) < 0)
         return im->rc;
     rc = onnx_check_node(im);
     if (rc != 0)
         return rc;
-    rc = onnx_fold_node(im);
-    if (rc != 0)
-        return rc < 0 ? rc : 0;
-    im->param = op->param;
-    op->import(im);
-    return im->rc < 0 ? im->rc : onnx_check_attributes(im);
+    im->skip = false;
+    if (function) {
+        onnx_import_function(im, function);
+    } else {
+        rc = onnx_fold_node(im);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+        im->param = op->param;
+        op->import(im);
+    }
+    if (im->rc < 0 || im->skip)
+        return im->rc < 0 ? im->rc : 1;
+    return onnx_check_attributes(im);
 }
 
 static int fail_outputs(struct onnx_import *im)
@@ -533,44 +541,65 @@ static void label_node(const struct onnx_import *im, size_t index, char *label,
                  (long long)im->opset);
 }
 
-static int file_nodes(struct onnx_import *im)
+/* A node that cannot be read ends the import. */
+static int bad_node(struct onnx_import *im, int rc, size_t i,
+                    struct infer_error *fault)
 {
-    const struct onnx_list *list = &im->model->node;
+    error_prefix(fault, "node %zu", i);
+    if (!im->scope)
+        report_refusals(im);
+    error_add(im->err, rc, "%s", fault->text);
+    return rc;
+}
+
+int onnx_import_list(struct onnx_import *im, const struct onnx_list *list,
+                     int *result)
+{
     struct infer_error *err = im->err, fault;
     char label[512] = "";
     struct onnx_node node;
     size_t i;
-    int rc, result = 0;
+    int rc;
 
     for (i = 0; i < list->count; i++) {
         onnx_arena_reset(&im->scratch);
         error_clear(&fault);
         rc = onnx_node_parse(im->model, list->item[i], &im->scratch, &fault,
                              &node);
-        if (rc < 0) {
-            error_prefix(&fault, "node %zu", i);
-            report_refusals(im);
-            error_add(err, rc, "%s", fault.text);
-            return result < 0 ? result : rc;
-        }
+        if (rc < 0)
+            return bad_node(im, rc, i, &fault);
         im->node = &node;
         im->emitted = 0;
         im->err = &fault;
-        rc = onnx_import_node(im);
+        rc = onnx_scope_node(im, &node);
+        if (rc == 0)
+            rc = onnx_import_node(im);
         im->err = err;
         if (rc < 0)
             label_node(im, i, label, sizeof label);
-        if (onnx_end_node(im, rc, &fault, label, &result) < 0)
+        if (onnx_end_node(im, rc, &fault, label, result) < 0)
             return INFER_EMEMORY;
     }
     im->node = NULL;
-    return result;
+    return 0;
+}
+
+static int file_nodes(struct onnx_import *im)
+{
+    int result = 0;
+    int rc = onnx_import_list(im, &im->model->graph.node, &result);
+
+    return rc < 0 && rc != INFER_EMEMORY && result < 0 ? result
+           : rc < 0                                    ? rc
+                                                       : result;
 }
 
 static int import_nodes(struct onnx_import *im)
 {
     int rc = im->source->nodes(im);
 
+    if (rc == 0 && im->refused.first) /* in the body of a node */
+        rc = im->refused.first->rc;
     report_refusals(im);
     if (rc == INFER_EMEMORY && im->err->code == INFER_OK)
         error_set(im->err, rc, "out of memory");
@@ -600,7 +629,7 @@ static int check_freed(struct onnx_import *im, int value)
 
 static int file_output(struct onnx_import *im, size_t i, struct pb_span *out)
 {
-    const struct onnx_list *list = &im->model->output;
+    const struct onnx_list *list = &im->model->graph.output;
     struct onnx_value_info info;
     int rc;
 
@@ -760,7 +789,7 @@ static int import_model(struct onnx_model *m,
     settings.err = err;
     return check_versions(&settings) < 0
                ? settings.rc
-               : import_either(&settings, m->name, out);
+               : import_either(&settings, m->graph.name, out);
 }
 
 static int read_onnx(struct weights_file *file,

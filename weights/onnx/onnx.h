@@ -63,6 +63,7 @@ struct onnx_value {
 };
 
 struct onnx_import;
+struct onnx_scope;
 
 /* Where the graph of an import comes from: an ONNX file, or the file of another
  * format whose reader tells its graph in ONNX's operators. */
@@ -118,6 +119,11 @@ struct onnx_import {
     int rc;
     struct infer_error *err;
     struct onnx_refusals refused;
+    /* Graphs within the graph (scope.c). */
+    struct onnx_scope *scope; /* the innermost; NULL in the model's graph */
+    size_t body_nodes;        /* imported so far */
+    unsigned fresh;           /* names made so far */
+    bool skip; /* a node in the current node's body was refused */
 };
 
 /* Each function for attributes, inputs and graph nodes returns im->rc.  Once
@@ -168,6 +174,49 @@ int onnx_check_attributes(struct onnx_import *im);
 int onnx_end_node(struct onnx_import *im, int rc,
                   const struct infer_error *fault, const char *label,
                   int *result);
+
+/* Imports nodes one after the other.  Refused ones are added to the refusals,
+ * and *result is the first one's code. */
+int onnx_import_list(struct onnx_import *im, const struct onnx_list *list,
+                     int *result);
+
+/* ---- operators as steps -------------------------------------------- */
+
+/* Imports an operator of ONNX on behalf of the current node, which is told in
+ * several. */
+int onnx_step(struct onnx_import *im, const char *op, const struct pb_span *in,
+              int n_in, struct pb_span out, const struct onnx_attr *attr,
+              int n_attr);
+/* A name like this one that no tensor has. */
+struct pb_span onnx_fresh_name(struct onnx_import *im, struct pb_span name);
+/* The name of a constant; takes over the reference, NULL is EMEMORY. */
+struct pb_span onnx_step_constant(struct onnx_import *im, struct constant *c);
+/* n integers as a list (rank 1), or one of them as a scalar (rank 0). */
+struct pb_span onnx_step_ints(struct onnx_import *im, int rank, int64_t n,
+                              const int64_t *value);
+/* As onnx_input_type() and onnx_input_small(), of a tensor by name. */
+int onnx_named_type(struct onnx_import *im, struct pb_span name, int probe,
+                    struct graph_type *out);
+int onnx_named_small(struct onnx_import *im, struct pb_span name,
+                     const struct onnx_small *const **out);
+
+/* ---- graphs within the graph --------------------------------------- */
+
+/* Gives the names of a node of a body their meaning in the scope, and an
+ * attribute that refers to a function's call its value. */
+int onnx_scope_node(struct onnx_import *im, struct onnx_node *node);
+/* The current node's attribute that is a graph. */
+int onnx_body_attr(struct onnx_import *im, const char *name,
+                   const struct onnx_graph **out);
+/* Imports the nodes of a body with these tensors as its inputs; result: names
+ * of its first outputs.  Where a node in it is refused im->skip is set, and the
+ * current node is left out without an error of its own. */
+int onnx_import_body(struct onnx_import *im, const struct onnx_graph *body,
+                     const struct pb_span *arg, int n_args,
+                     struct pb_span *result, int n_results);
+/* The model's function that the current node calls, or NULL. */
+const struct onnx_function *onnx_function_find(const struct onnx_import *im);
+int onnx_import_function(struct onnx_import *im, const struct onnx_function *f);
 
 /* ---- attributes of the current node -------------------------------- */
 

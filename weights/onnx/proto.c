@@ -106,8 +106,8 @@ int onnx_string(struct onnx_arena *arena, struct pb_span span, const char *what,
 
 /* ---- lists --------------------------------------------------------- */
 
-static int list_add(struct onnx_list *list, struct pb_span span, size_t limit,
-                    const char *what, struct infer_error *err)
+int onnx_list_add(struct onnx_list *list, struct pb_span span, size_t limit,
+                  const char *what, struct infer_error *err)
 {
     if (list->count >= limit)
         return error_set(err, INFER_EFORMAT, "more than %zu %s", limit, what);
@@ -137,25 +137,32 @@ struct pb_reader onnx_reader(const struct onnx_model *m, struct pb_span span)
 
 /* ---- graph --------------------------------------------------------- */
 
-static int add_initializer(struct onnx_model *m, struct pb_span span,
+/* The graph that a message is read into. */
+struct graph_reader {
+    const struct onnx_model *m;
+    struct onnx_graph *g;
+};
+
+static int add_initializer(struct graph_reader *to, struct pb_span span,
                            struct infer_error *err)
 {
     struct pb_span name;
-    int rc = onnx_tensor_name(m, span, err, &name);
+    int rc = onnx_tensor_name(to->m, span, err, &name);
 
     if (rc == 0)
-        rc = list_add(&m->initializer, span, ONNX_MAX_TENSORS, "initializers",
-                      err);
+        rc = onnx_list_add(&to->g->initializer, span, ONNX_MAX_TENSORS,
+                           "initializers", err);
     if (rc == 0)
-        rc = list_add(&m->initializer_name, name, ONNX_MAX_TENSORS,
-                      "initializers", err);
+        rc = onnx_list_add(&to->g->initializer_name, name, ONNX_MAX_TENSORS,
+                           "initializers", err);
     return rc;
 }
 
 static int graph_field(void *user, const struct pb_reader *r,
                        const struct pb_field *f, struct infer_error *err)
 {
-    struct onnx_model *m = user;
+    struct graph_reader *to = user;
+    struct onnx_graph *g = to->g;
 
     switch (f->number) {
     case 1:
@@ -173,20 +180,95 @@ static int graph_field(void *user, const struct pb_reader *r,
         return 0; /* documentation, intermediate shapes, annotations */
     }
     if (f->number == 1)
-        return list_add(&m->node, f->span, ONNX_MAX_NODES, "nodes", err);
+        return onnx_list_add(&g->node, f->span, ONNX_MAX_NODES, "nodes", err);
     if (f->number == 5)
-        return add_initializer(m, f->span, err);
+        return add_initializer(to, f->span, err);
     if (f->number == 11)
-        return list_add(&m->input, f->span, ONNX_MAX_TENSORS, "graph inputs",
-                        err);
+        return onnx_list_add(&g->input, f->span, ONNX_MAX_TENSORS,
+                             "graph inputs", err);
     if (f->number == 12)
-        return list_add(&m->output, f->span, ONNX_MAX_OUTPUTS, "graph outputs",
-                        err);
-    m->name = f->span;
+        return onnx_list_add(&g->output, f->span, ONNX_MAX_OUTPUTS,
+                             "graph outputs", err);
+    g->name = f->span;
     return 0;
 }
 
-/* ---- model --------------------------------------------------------- */
+static void clear_graph(struct onnx_graph *g)
+{
+    free(g->node.item);
+    free(g->initializer.item);
+    free(g->initializer_name.item);
+    free(g->input.item);
+    free(g->output.item);
+}
+
+/* ---- graphs in attributes ------------------------------------------ */
+
+struct onnx_body {
+    unsigned char *key; /* where the message lies */
+    struct onnx_graph *graph;
+};
+
+static struct onnx_body *body_slot(struct onnx_body *table, size_t slots,
+                                   const unsigned char *key)
+{
+    size_t i = (size_t)((uintptr_t)key * 0x9e3779b97f4a7c15u) & (slots - 1);
+
+    while (table[i].key && table[i].key != key)
+        i = (i + 1) & (slots - 1);
+    return &table[i];
+}
+
+/* Keeps the table at most half full. */
+static bool grow_bodies(struct onnx_model *m)
+{
+    size_t slots = m->body_slots ? m->body_slots * 2 : 16;
+    struct onnx_body *table;
+
+    if (m->body_count * 2 < m->body_slots)
+        return true;
+    table = calloc(slots, sizeof *table);
+    if (!table)
+        return false;
+    for (size_t i = 0; i < m->body_slots; i++)
+        if (m->body[i].key)
+            *body_slot(table, slots, m->body[i].key) = m->body[i];
+    free(m->body);
+    m->body = table;
+    m->body_slots = slots;
+    return true;
+}
+
+int onnx_model_body(struct onnx_model *m, struct pb_span span,
+                    struct infer_error *err, const struct onnx_graph **out)
+{
+    struct graph_reader to = {.m = m};
+    struct pb_reader r = onnx_reader(m, span);
+    struct onnx_body *slot;
+    int rc;
+
+    if (!grow_bodies(m))
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    slot = body_slot(m->body, m->body_slots, span.data);
+    if (!slot->key) {
+        to.g = calloc(1, sizeof *to.g);
+        if (!to.g)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        rc = pb_each(&r, graph_field, &to, err);
+        if (rc < 0) {
+            clear_graph(to.g);
+            free(to.g);
+            return rc;
+        }
+        slot->key = span.data;
+        slot->graph = to.g;
+        m->body_count++;
+    }
+    *out = slot->graph;
+    return 0;
+}
+
+/* ---- functions ----------------------------------------------------- */
 
 /* OperatorSetIdProto. */
 struct opset {
@@ -209,6 +291,70 @@ static int opset_field(void *user, const struct pb_reader *r,
     }
     return rc;
 }
+
+static int function_opset(struct onnx_function *fn, const struct pb_reader *r,
+                          const struct pb_field *f, struct infer_error *err)
+{
+    struct opset o = {{NULL, 0}, 0};
+    int rc = pb_each_in(r, f, opset_field, &o, err);
+
+    if (rc == 0 && (o.domain.bytes == 0 || pb_span_is(o.domain, "ai.onnx"))) {
+        if (o.version < 1)
+            return error_set(err, INFER_EFORMAT, "opset version %lld",
+                             (long long)o.version);
+        fn->opset = o.version;
+    }
+    return rc;
+}
+
+static int function_field(void *user, const struct pb_reader *r,
+                          const struct pb_field *f, struct infer_error *err)
+{
+    struct onnx_function *fn = user;
+    struct onnx_graph *g = &fn->graph;
+
+    if ((f->number == 1 || f->number == 4 || f->number == 5 || f->number == 7 ||
+         f->number == 10 || f->number == 11) &&
+        pb_expect(r, f, PB_BYTES, "a part of a function", err) < 0)
+        return INFER_EFORMAT;
+    if (f->number == 1)
+        g->name = f->span;
+    else if (f->number == 10)
+        fn->domain = f->span;
+    else if (f->number == 4)
+        return onnx_list_add(&g->input, f->span, GRAPH_MAX_INPUTS,
+                             "inputs of a function", err);
+    else if (f->number == 5)
+        return onnx_list_add(&g->output, f->span, GRAPH_MAX_INPUTS,
+                             "outputs of a function", err);
+    else if (f->number == 7)
+        return onnx_list_add(&g->node, f->span, ONNX_MAX_NODES, "nodes", err);
+    else if (f->number == 9)
+        return function_opset(fn, r, f, err);
+    else if (f->number == 11)
+        return onnx_list_add(&fn->attr, f->span, ONNX_MAX_ATTRS,
+                             "attributes of a function", err);
+    return 0;
+}
+
+static int add_function(struct onnx_model *m, const struct pb_reader *r,
+                        const struct pb_field *f, struct infer_error *err)
+{
+    struct onnx_function *grown;
+
+    if (m->functions == ONNX_MAX_FUNCTIONS)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "the model defines more than %d functions",
+                         ONNX_MAX_FUNCTIONS);
+    grown = realloc(m->function, (m->functions + 1) * sizeof *grown);
+    if (!grown)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    m->function = grown;
+    memset(&grown[m->functions], 0, sizeof *grown);
+    return pb_each_in(r, f, function_field, &grown[m->functions++], err);
+}
+
+/* ---- model --------------------------------------------------------- */
 
 /* Other domains matter only where a node uses them. */
 static int read_opset(struct onnx_model *m, const struct pb_reader *outer,
@@ -254,7 +400,8 @@ static int model_field(void *user, const struct pb_reader *r,
         return 0;
     case 7:
         m->has_graph = true; /* a second one adds, as protobuf merges them */
-        return pb_each_in(r, f, graph_field, m, err);
+        return pb_each_in(r, f, graph_field,
+                          &(struct graph_reader){m, &m->graph}, err);
     case 8:
         return read_opset(m, r, f, err);
     case 14:
@@ -263,8 +410,7 @@ static int model_field(void *user, const struct pb_reader *r,
         return error_set(err, INFER_EUNSUPPORTED,
                          "the model holds training graphs (training_info)");
     case 25:
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "the model defines functions of its own");
+        return add_function(m, r, f, err);
     default:
         return 0;
     }
@@ -290,6 +436,26 @@ int onnx_model_open(struct blob *blob, const char *path,
     if (rc < 0)
         onnx_model_close(out);
     return rc;
+}
+
+void onnx_model_close(struct onnx_model *m)
+{
+    for (size_t i = 0; i < m->body_slots; i++)
+        if (m->body[i].key) {
+            clear_graph(m->body[i].graph);
+            free(m->body[i].graph);
+        }
+    for (size_t i = 0; i < m->functions; i++) {
+        clear_graph(&m->function[i].graph);
+        free(m->function[i].attr.item);
+    }
+    free(m->body);
+    free(m->function);
+    clear_graph(&m->graph);
+    onnx_tensors_clear(m);
+    weights_external_clear(&m->external);
+    blob_unref(m->blob);
+    memset(m, 0, sizeof(*m));
 }
 
 /* ---- value infos --------------------------------------------------- */

@@ -21,12 +21,13 @@
 
 /* What a file may hold: far above any network, and low enough that lists made
  * of two-byte messages cost little. */
-#define ONNX_MAX_NODES   GRAPH_MAX_NODES
-#define ONNX_MAX_TENSORS (1 << 18)
-#define ONNX_MAX_OUTPUTS 4096
-#define ONNX_MAX_NAME    65535
-#define ONNX_MAX_ATTRS   64
-#define ONNX_MAX_ITEMS   (1 << 20) /* numbers in the attributes of one node */
+#define ONNX_MAX_NODES     GRAPH_MAX_NODES
+#define ONNX_MAX_TENSORS   (1 << 18)
+#define ONNX_MAX_OUTPUTS   4096
+#define ONNX_MAX_NAME      65535
+#define ONNX_MAX_ATTRS     64
+#define ONNX_MAX_FUNCTIONS 4096
+#define ONNX_MAX_ITEMS     (1 << 20) /* numbers in the attributes of one node */
 
 /* ---- memory -------------------------------------------------------- */
 
@@ -46,6 +47,26 @@ struct onnx_list {
     struct pb_span *item;
     size_t count, capacity;
 };
+
+/* A GraphProto: where its parts lie. */
+struct onnx_graph {
+    struct pb_span name;
+    struct onnx_list node, initializer, input, output;
+    /* Of each initializer: read once, before any payload is moved. */
+    struct onnx_list initializer_name;
+};
+
+/* A FunctionProto.  The inputs and outputs of its graph are plain names. */
+struct onnx_function {
+    struct pb_span domain;
+    struct onnx_graph graph; /* the function's name */
+    struct onnx_list attr;   /* attributes with a default */
+    int64_t opset;           /* 0: as the model */
+};
+
+/* EFORMAT beyond the limit of `what`. */
+int onnx_list_add(struct onnx_list *list, struct pb_span span, size_t limit,
+                  const char *what, struct infer_error *err);
 
 /* Values of TensorProto.DataType that are read. */
 enum onnx_type {
@@ -76,13 +97,16 @@ struct onnx_model {
     struct blob *blob;
     int64_t ir_version;
     int64_t opset; /* of the default domain; 0 where none is imported */
-    struct pb_span producer, producer_version, name;
+    struct pb_span producer, producer_version;
     /* Of the metadata: Image.BitmapPixelFormat, Image.NominalPixelRange. */
     struct pb_span pixel_format, pixel_range;
-    struct onnx_list node, initializer, input, output;
-    /* Of each initializer: read once, before any payload is moved. */
-    struct onnx_list initializer_name;
+    struct onnx_graph graph;
     bool has_graph;
+    struct onnx_function *function;
+    size_t functions;
+    /* The graphs in attributes that were asked for, by where they lie. */
+    struct onnx_body *body;
+    size_t body_count, body_slots;
     /* Tensors that were loaded, by where they lie.  Their payloads may have
      * been moved over their own tags, so they are never parsed again. */
     struct onnx_loaded *loaded;
@@ -92,10 +116,14 @@ struct onnx_model {
 };
 
 /* Reads the outer messages.  Refuses, by name, what is outside the importer
- * as a whole: functions, sparse initializers, training graphs. */
+ * as a whole: sparse initializers, training graphs. */
 int onnx_model_open(struct blob *blob, const char *path,
                     struct infer_error *err, struct onnx_model *out);
 void onnx_model_close(struct onnx_model *m);
+
+/* The graph of an attribute, which the model keeps. */
+int onnx_model_body(struct onnx_model *m, struct pb_span span,
+                    struct infer_error *err, const struct onnx_graph **out);
 
 /* Keeps an entry of the metadata that speaks of pictures. */
 int onnx_metadata_read(struct onnx_model *m, const struct pb_reader *outer,
@@ -132,7 +160,8 @@ struct onnx_attr {
     int type; /* as stated, or as its contents say in old files */
     float f;
     int64_t i;
-    struct pb_span s; /* string, or the message of a tensor */
+    struct pb_span s;   /* string, or the message of a tensor or a graph */
+    struct pb_span ref; /* in a function: the call's attribute to take */
     float *floats;
     int64_t *ints;
     struct pb_span *strings;
@@ -151,6 +180,11 @@ struct onnx_node {
 int onnx_node_parse(const struct onnx_model *m, struct pb_span span,
                     struct onnx_arena *arena, struct infer_error *err,
                     struct onnx_node *out);
+
+/* An AttributeProto outside of a node. */
+int onnx_attr_parse(const struct onnx_model *m, struct pb_span span,
+                    struct onnx_arena *arena, struct infer_error *err,
+                    struct onnx_attr *out);
 
 /* ---- inputs and outputs -------------------------------------------- */
 
@@ -174,6 +208,8 @@ int onnx_tensor_name(const struct onnx_model *m, struct pb_span span,
  * they may be moved by a few bytes into alignment. */
 int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
                      struct infer_error *err, struct constant **out);
+/* Drops those that the model keeps. */
+void onnx_tensors_clear(struct onnx_model *m);
 /* A serialised TensorProto of its own (test data); a new reference. */
 int onnx_tensor_read(struct blob *blob, struct infer_error *err,
                      struct constant **out);

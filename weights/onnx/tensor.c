@@ -615,7 +615,7 @@ int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
     return 0;
 }
 
-void onnx_model_close(struct onnx_model *m)
+void onnx_tensors_clear(struct onnx_model *m)
 {
     size_t i;
 
@@ -623,12 +623,4 @@ void onnx_model_close(struct onnx_model *m)
         if (m->loaded[i].key)
             constant_unref(m->loaded[i].value);
     free(m->loaded);
-    weights_external_clear(&m->external);
-    free(m->node.item);
-    free(m->initializer.item);
-    free(m->initializer_name.item);
-    free(m->input.item);
-    free(m->output.item);
-    blob_unref(m->blob);
-    memset(m, 0, sizeof(*m));
 }

@@ -66,40 +66,10 @@ struct onnx_attr tf_set_ints(const char *name, const int64_t *value, int n)
 
 /* ---- steps --------------------------------------------------------- */
 
-int tf_step(struct onnx_import *im, const char *op, const struct pb_span *in,
-            int n_in, struct pb_span out, const struct onnx_attr *attr,
-            int n_attr)
-{
-    const struct onnx_node *own = im->node;
-    struct onnx_node step = {.name = own->name,
-                             .op = (char *)op,
-                             .domain = (char *)"",
-                             .n_in = n_in,
-                             .n_out = 1,
-                             .out = &out,
-                             .n_attr = n_attr};
-
-    if (im->rc < 0)
-        return im->rc;
-    step.in = onnx_alloc(&im->scratch, (size_t)n_in * sizeof *step.in);
-    step.attr = onnx_alloc(&im->scratch, (size_t)n_attr * sizeof *step.attr);
-    if (out.bytes == 0 || !step.in || !step.attr)
-        return onnx_no_memory(im);
-    if (n_in > 0)
-        memcpy(step.in, in, (size_t)n_in * sizeof *in);
-    if (n_attr > 0)
-        memcpy(step.attr, attr, (size_t)n_attr * sizeof *attr);
-    im->node = &step;
-    if (onnx_import_node(im) > 0)
-        onnx_fail(im, INFER_EFORMAT, "a step's input was refused");
-    im->node = own;
-    return im->rc;
-}
-
 int tf_last(struct onnx_import *im, const char *op, const struct pb_span *in,
             int n_in, const struct onnx_attr *attr, int n_attr)
 {
-    return tf_step(im, op, in, n_in, im->node->out[0], attr, n_attr);
+    return onnx_step(im, op, in, n_in, im->node->out[0], attr, n_attr);
 }
 
 struct pb_span tf_next(struct onnx_import *im, const char *op,
@@ -107,7 +77,7 @@ struct pb_span tf_next(struct onnx_import *im, const char *op,
 {
     const struct pb_span out = tf_temp(im, word);
 
-    tf_step(im, op, &in, 1, out, NULL, 0);
+    onnx_step(im, op, &in, 1, out, NULL, 0);
     return out;
 }
 

@@ -56,7 +56,7 @@ int tf_square(struct onnx_import *im)
     in[0] = im->node->in[0];
     if (n == 2) {
         in[0] = tf_temp(im, "difference");
-        tf_step(im, "Sub", im->node->in, 2, in[0], NULL, 0);
+        onnx_step(im, "Sub", im->node->in, 2, in[0], NULL, 0);
     }
     in[1] = in[0];
     return tf_last(im, "Mul", in, 2, NULL, 0);
@@ -72,14 +72,14 @@ int tf_floor_div(struct onnx_import *im)
     if (onnx_input_type(im, 0, 0, &t) < 0)
         return im->rc;
     if (scalar_is_float(t.dtype)) {
-        tf_step(im, "Div", im->node->in, 2, first, NULL, 0);
+        onnx_step(im, "Div", im->node->in, 2, first, NULL, 0);
         return tf_last(im, "Floor", &first, 1, NULL, 0);
     }
-    tf_step(im, "Mod", im->node->in, 2, first, NULL, 0);
+    onnx_step(im, "Mod", im->node->in, 2, first, NULL, 0);
     in[0] = im->node->in[0];
     in[1] = first;
     first = tf_temp(im, "whole");
-    tf_step(im, "Sub", in, 2, first, NULL, 0);
+    onnx_step(im, "Sub", in, 2, first, NULL, 0);
     in[0] = first;
     in[1] = im->node->in[1];
     return tf_last(im, "Div", in, 2, NULL, 0);
@@ -91,7 +91,7 @@ int tf_not_equal(struct onnx_import *im)
 
     onnx_arity(im, 2, 2);
     onnx_ignore(im, "incompatible_shape_error");
-    tf_step(im, "Equal", im->node->in, 2, equal, NULL, 0);
+    onnx_step(im, "Equal", im->node->in, 2, equal, NULL, 0);
     return tf_last(im, "Not", &equal, 1, NULL, 0);
 }
 
@@ -175,7 +175,7 @@ int tf_arg_reduce(struct onnx_import *im)
     tf_axis(im, 1, &axis);
     attr[0] = tf_set_int("axis", axis);
     attr[1] = tf_set_int("keepdims", 0);
-    tf_step(im, tf_row(im)->onnx, im->node->in, 1, index, attr, 2);
+    onnx_step(im, tf_row(im)->onnx, im->node->in, 1, index, attr, 2);
     attr[0] =
         tf_set_int("to", type ? tf_onnx_type((uint64_t)type->i) : ONNX_INT64);
     return tf_last(im, "Cast", &index, 1, attr, 1);
@@ -228,7 +228,7 @@ static struct pb_span turned(struct onnx_import *im, int i, bool turn)
     order[t.rank - 1] = t.rank - 2;
     order[t.rank - 2] = t.rank - 1;
     perm = tf_set_ints("perm", order, t.rank);
-    tf_step(im, "Transpose", &im->node->in[i], 1, out, &perm, 1);
+    onnx_step(im, "Transpose", &im->node->in[i], 1, out, &perm, 1);
     return out;
 }
 

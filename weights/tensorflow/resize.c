@@ -47,8 +47,8 @@ int tf_resize(struct onnx_import *im)
         return onnx_fail(im, INFER_EFORMAT, "a picture of rank %d", t.rank);
     in[0] = tf_temp(im, "nchw");
     in[3] = im->node->in[1];
-    tf_step(im, "Transpose", im->node->in, 1, in[0], &first, 1);
-    tf_step(im, "Resize", in, 4, out, attr, 4);
+    onnx_step(im, "Transpose", im->node->in, 1, in[0], &first, 1);
+    onnx_step(im, "Resize", in, 4, out, attr, 4);
     return tf_last(im, "Transpose", &out, 1, &last, 1);
 }
 

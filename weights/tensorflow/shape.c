@@ -120,7 +120,7 @@ int tf_pack(struct onnx_import *im)
         snprintf(word, sizeof word, "part%d", i);
         part[i] = tf_temp(im, word);
         in[0] = im->node->in[i];
-        tf_step(im, "Unsqueeze", in, 2, part[i], NULL, 0);
+        onnx_step(im, "Unsqueeze", in, 2, part[i], NULL, 0);
     }
     attr = tf_set_int("axis", axis);
     return tf_last(im, "Concat", part, n, &attr, 1);
@@ -145,12 +145,12 @@ static int one_part(struct onnx_import *im, int i, struct pb_span in,
     snprintf(word, sizeof word, "part%d", i);
     if (less)
         part = tf_temp(im, word);
-    tf_step(im, "Slice", slice, 4, part, NULL, 0);
+    onnx_step(im, "Slice", slice, 4, part, NULL, 0);
     if (im->rc < 0 || !less)
         return im->rc;
     slice[0] = part;
     slice[1] = slice[3];
-    return tf_step(im, "Squeeze", slice, 2, out, NULL, 0);
+    return onnx_step(im, "Squeeze", slice, 2, out, NULL, 0);
 }
 
 /* Length of an axis of input i, which must not depend on the batch. */

@@ -30,7 +30,7 @@ static struct pb_span change_axes(struct onnx_import *im, const char *op,
     snprintf(word, sizeof word, "%s_axes", op);
     out = last ? im->node->out[0] : tf_temp(im, op);
     in[1] = tf_ints(im, word, axes, n);
-    tf_step(im, op, in, 2, out, NULL, 0);
+    onnx_step(im, op, in, 2, out, NULL, 0);
     return out;
 }
 
@@ -46,7 +46,7 @@ static int emit_slices(struct onnx_import *im, const struct slices *s)
         in[3] = tf_ints(im, "axes", s->axis, s->n);
         in[4] = tf_ints(im, "step", s->step, s->n);
         at = more ? tf_temp(im, "slice") : im->node->out[0];
-        tf_step(im, "Slice", in, 5, at, NULL, 0);
+        onnx_step(im, "Slice", in, 5, at, NULL, 0);
     } else if (!more) {
         return tf_last(im, "Identity", &at, 1, NULL, 0);
     }

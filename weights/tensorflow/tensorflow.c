@@ -199,8 +199,8 @@ static int finish_output(struct onnx_import *im, const struct tf_io *io)
     else if (io->swapped && onnx_input_type(im, 0, 0, &t) == 0)
         turn = t.rank == 4;
     if (im->rc == 0 && (turn || !tf_same(from, io->name)))
-        tf_step(im, turn ? "Transpose" : "Identity", &from, 1, io->name, &perm,
-                turn ? 1 : 0);
+        onnx_step(im, turn ? "Transpose" : "Identity", &from, 1, io->name,
+                  &perm, turn ? 1 : 0);
     node->in = NULL;
     node->n_in = 0;
     return im->rc;

@@ -148,11 +148,7 @@ bool tf_saved_model_probe(struct blob *blob);
 struct pb_span tf_temp(struct onnx_import *im, const char *word);
 /* Name of output `port` of a node; empty where there is no memory. */
 struct pb_span tf_value_name(struct onnx_import *im, struct tf_edge e);
-/* Imports an operator of ONNX; inputs and output are names of tensors. */
-int tf_step(struct onnx_import *im, const char *op, const struct pb_span *in,
-            int n_in, struct pb_span out, const struct onnx_attr *attr,
-            int n_attr);
-/* The same with the node's own output 0. */
+/* onnx_step() with the node's own output 0. */
 int tf_last(struct onnx_import *im, const char *op, const struct pb_span *in,
             int n_in, const struct onnx_attr *attr, int n_attr);
 /* A step with one input: its name, for the next one. */
