@@ -41,7 +41,8 @@ unary_is_inline(enum kern_unary_kind kind)
 {
     return unary_is_piecewise_linear(kind) || kind == KERN_SIGMOID ||
            kind == KERN_SILU || kind == KERN_HARD_SIGMOID ||
-           kind == KERN_HARD_SWISH || kind == KERN_GELU;
+           kind == KERN_HARD_SWISH || kind == KERN_GELU ||
+           kind == KERN_GELU_TANH || kind == KERN_MISH;
 }
 
 /* v = act(v) for N values, with the choice made once. */
@@ -150,6 +151,32 @@ template <int N> static __device__ __forceinline__ void unary_gelu(float *v)
     }
 }
 
+/* v = v / 2 (1 + tanh(u)) = v / (1 + exp(-2 u)) with u = sqrt(2 / pi) (v +
+ * 0.044715 v^3). */
+template <int N>
+static __device__ __forceinline__ void unary_gelu_tanh(float *v)
+{
+    const float scale = -2 * LOG2_E * 0.79788456080286535588f;
+
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float u = v[i] * fmaf(0.044715f * v[i], v[i], 1);
+        v[i] *= flushed_reciprocal(1 + flushed_exp2(fminf(scale * u, 60)));
+    }
+}
+
+/* v = v tanh(log(1 + e)) = v n / (n + 2) with e = exp(v) and n = e (e + 2);
+ * beyond 20 the quotient is 1. */
+template <int N> static __device__ __forceinline__ void unary_mish(float *v)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float e = flushed_exp2(LOG2_E * fminf(v[i], 20));
+        const float n = e * (e + 2);
+        v[i] *= n * flushed_reciprocal(n + 2);
+    }
+}
+
 template <int N>
 static __device__ __forceinline__ void unary_inline(struct kern_unary f,
                                                     float *v)
@@ -170,6 +197,10 @@ static __device__ __forceinline__ void unary_inline(struct kern_unary f,
         }
     } else if (f.kind == KERN_GELU) {
         unary_gelu<N>(v);
+    } else if (f.kind == KERN_GELU_TANH) {
+        unary_gelu_tanh<N>(v);
+    } else if (f.kind == KERN_MISH) {
+        unary_mish<N>(v);
     } else {
         unary_piecewise_linear<N>(f, v);
     }
