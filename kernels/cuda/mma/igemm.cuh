@@ -328,6 +328,7 @@ igemm_finish(const struct igemm_args &a, const float *tile, const float *bias,
              int m0, int n0, int group, int split)
 {
     typedef typename L::T T;
+    enum { N = igemm_lane<T>::N };
     const struct igemm_place at = {m0, min((int)L::BM, a.g.m - m0),
                                    group * a.g.kg + n0,
                                    min((int)L::BN, a.g.kg - n0)};
@@ -336,8 +337,14 @@ igemm_finish(const struct igemm_args &a, const float *tile, const float *bias,
         igemm_store_parts<T, L::BN, L::THREADS>(
             a.parts + (size_t)split * a.g.m * a.g.k, a.g.k, at, tile, L::PITCH);
     else if (a.end == IGEMM_VECTORS)
-        igemm_store_vectors<T, L::BN, L::THREADS>(a.out, at, tile, L::PITCH,
-                                                  bias);
+        igemm_store_vectors<T, N, L::BN, L::THREADS>(a.out, at, tile, L::PITCH,
+                                                     bias);
+    else if (a.end == IGEMM_HALF_VECTORS)
+        igemm_store_vectors<T, N / 2, L::BN, L::THREADS>(a.out, at, tile,
+                                                         L::PITCH, bias);
+    else if (a.end == IGEMM_QUARTER_VECTORS)
+        igemm_store_vectors<T, N / 4, L::BN, L::THREADS>(a.out, at, tile,
+                                                         L::PITCH, bias);
     else if (a.end == IGEMM_FLAT)
         igemm_store_flat<T, L::THREADS>(a.out, at, tile, L::PITCH, bias);
     else

@@ -3,8 +3,8 @@
  * The end of an implicit GEMM's tile: from sums staged in shared memory, rows
  * of `pitch` floats, to outputs.
  *
- *     vectors   16 bytes of a pixel's channels, where channels and pitches are
- *               multiples of them
+ *     vectors   16, 8 or 4 bytes of a pixel's channels, where channels and
+ *               pitches are multiples of them
  *     flat      16 bytes of the tile's outputs as they lie in memory, where the
  *               tile has all channels of its pixels: any number of channels
  *     scalars   else
@@ -17,7 +17,13 @@
 
 #include "kernels/cuda/conv/output.cuh"
 
-enum igemm_end { IGEMM_VECTORS, IGEMM_FLAT, IGEMM_SCALARS };
+enum igemm_end {
+    IGEMM_VECTORS,
+    IGEMM_HALF_VECTORS,
+    IGEMM_QUARTER_VECTORS,
+    IGEMM_FLAT,
+    IGEMM_SCALARS
+};
 
 /* A tile: its first pixel and its pixels, its first channel and its channels.
  */
@@ -38,9 +44,13 @@ static enum igemm_end igemm_end_of(const struct output_args &o, int groups,
 
     if (kg % n == 0 && output_is_wide(&o, n))
         return IGEMM_VECTORS;
-    return groups == 1 && kg <= columns && o.y_pitch == kg &&
-                   (!o.residual || o.r_pitch == kg)
-               ? IGEMM_FLAT
+    if (groups == 1 && kg <= columns && o.y_pitch == kg &&
+        (!o.residual || o.r_pitch == kg))
+        return IGEMM_FLAT;
+    if (kg % (n / 2) == 0 && output_is_wide(&o, n / 2))
+        return IGEMM_HALF_VECTORS;
+    return n > 4 && kg % (n / 4) == 0 && output_is_wide(&o, n / 4)
+               ? IGEMM_QUARTER_VECTORS
                : IGEMM_SCALARS;
 }
 
@@ -73,12 +83,13 @@ igemm_store_parts(float *parts, int k, const struct igemm_place &at,
     }
 }
 
-template <typename T, int COLUMNS, int THREADS>
+/* N channels of a pixel at a time. */
+template <typename T, int N, int COLUMNS, int THREADS>
 static __device__ __forceinline__ void
 igemm_store_vectors(const struct output_args &o, const struct igemm_place &at,
                     const float *tile, int pitch, const float *bias)
 {
-    const int N = igemm_lane<T>::N, per_row = COLUMNS / N;
+    constexpr int per_row = COLUMNS / N, L = N < 4 ? N : 4;
 
 #pragma unroll 2
     for (int i = threadIdx.x; i < at.rows * per_row; i += THREADS) {
@@ -89,8 +100,8 @@ igemm_store_vectors(const struct output_args &o, const struct igemm_place &at,
         if (o.residual)
             output_load_residual<T, N>(o, at.m + row, at.k + column, r);
 #pragma unroll
-        for (int j = 0; j < N; j += 4)
-            load_floats<float, 4>(tile + row * pitch + column + j, v + j);
+        for (int j = 0; j < N; j += L)
+            load_floats<float, L>(tile + row * pitch + column + j, v + j);
 #pragma unroll
         for (int j = 0; j < N; j++)
             v[j] += bias[column + j];
