@@ -346,6 +346,7 @@ static __device__ __forceinline__ void wgmma_wait_group(void)
     WGMMA_R4(i), WGMMA_R4(i + 4), WGMMA_R4(i + 8), WGMMA_R4(i + 12)
 #define WGMMA_R32(i) WGMMA_R16(i), WGMMA_R16(i + 16)
 #define WGMMA_R64(i) WGMMA_R32(i), WGMMA_R32(i + 32)
+#define WGMMA_R96(i) WGMMA_R64(i), WGMMA_R32(i + 64)
 #define WGMMA_R128(i) WGMMA_R64(i), WGMMA_R64(i + 64)
 
 #define WGMMA_D16 \
@@ -361,12 +362,15 @@ static __device__ __forceinline__ void wgmma_wait_group(void)
     "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
     "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
     "%62, %63"
-#define WGMMA_D128 \
+#define WGMMA_D96 \
     WGMMA_D64 ", " \
     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, " \
     "%74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
     "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, " \
-    "%94, %95, %96, %97, %98, %99, %100, %101, %102, " \
+    "%94, %95"
+#define WGMMA_D128 \
+    WGMMA_D96 ", " \
+    "%96, %97, %98, %99, %100, %101, %102, " \
     "%103, %104, %105, %106, %107, %108, %109, %110, " \
     "%111, %112, %113, %114, %115, %116, %117, %118, " \
     "%119, %120, %121, %122, %123, %124, %125, %126, " \
@@ -443,6 +447,7 @@ WGMMA_MMAS_RS(128, 64, 64, 65, 66, 67, 68, 69)
 WGMMA_MMAS(32, 16, 16, 17, 18)
 WGMMA_MMAS(64, 32, 32, 33, 34)
 WGMMA_MMAS(128, 64, 64, 65, 66)
+WGMMA_MMAS(192, 96, 96, 97, 98)
 WGMMA_MMAS(256, 128, 128, 129, 130)
 WGMMA_MMAS_MN_MAJOR(64, 32, 32, 33, 34)
 WGMMA_MMAS_MN_MAJOR(128, 64, 64, 65, 66)
@@ -450,5 +455,6 @@ WGMMA_MMAS_MN_MAJOR(256, 128, 128, 129, 130)
 WGMMA_MMAS_TF32(32, 16, 16, 17, 18, 19, 20, 21)
 WGMMA_MMAS_TF32(64, 32, 32, 33, 34, 35, 36, 37)
 WGMMA_MMAS_TF32(128, 64, 64, 65, 66, 67, 68, 69)
+WGMMA_MMAS_TF32(192, 96, 96, 97, 98, 99, 100, 101)
 WGMMA_MMAS_TF32(256, 128, 128, 129, 130, 131, 132, 133)
 #endif

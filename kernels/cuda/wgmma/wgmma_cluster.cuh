@@ -200,7 +200,7 @@ static __global__ void __launch_bounds__(L::THREADS)
     const int end = (rank + 1) * a.k_tiles / size;
 
     if (threadIdx.x == L::CONSUMERS) {
-        tma_prefetch_descriptor(&a.w);
+        tma_prefetch_descriptor(a.g.k % L::BN == 0 ? &a.w : &a.w_tail);
         tma_prefetch_descriptor(&a.x);
         for (int i = 0; i < L::STAGES; i++) {
             mbarrier_init(full + i * 8, 1);

@@ -163,7 +163,8 @@ wgmma_phases_consume(const struct wgmma_phases_args &a, unsigned char *shared,
     const int role = group / L::COOP, member = group % L::COOP;
     const int epi = L::EPI_AT + group * L::EPI_BYTES;
     struct pipeline_state pipe = {0, 0};
-    struct wgmma_operand_state<typename L::mode, L::MT> none;
+    struct wgmma_operand_state<typename L::mode, L::MT> none = {
+    };
     int order = 0;
 
     if (L::PINGPONG == 2 && role == 1)

@@ -377,10 +377,16 @@ static int wgmma_load_maps(const struct kern_exec *e,
                        : tensor_map_matrix(&a->x, x_type, x, s->g.m, s->g.c,
                                            s->g.x_pitch, L::BM, err);
 
-    return rc < 0 ? rc
-                  : tensor_map_matrix(&a->w, type, args->in[CONV_W],
-                                      L::mode::WEIGHTS * s->g.k, s->pitch,
-                                      s->pitch, L::BN, err);
+    const int rows = (int)L::mode::WEIGHTS * s->g.k, tail = s->g.k % L::BN;
+    const int w = rc < 0
+                      ? rc
+                      : tensor_map_matrix(&a->w, type, args->in[CONV_W], rows,
+                                          s->pitch, s->pitch, L::BN, err);
+
+    return w < 0 || tail == 0
+               ? w
+               : tensor_map_matrix(&a->w_tail, type, args->in[CONV_W], rows,
+                                   s->pitch, s->pitch, tail, err);
 }
 
 /* Tensor maps of the output and of the residual. */
@@ -503,14 +509,16 @@ static int wgmma_launch(const struct kern_exec *e, const struct kern_args *args,
 /* Names are pixels x channels of a tile.  Arguments of a persistent tile: MT,
  * COOP, WGS, BN, STAGES, EPI_STAGES; of a cluster's: WGS, BN, STAGES.  Bytes of
  * shared memory, of 232,448: two consumers cooperate in 128x256 (229,472),
- * three in 192x128 (213,168).  Ping-pong: 128x128 (213,136), 256x64 (229,568),
- * 128x64 (188,592), 64x256 (213,136), 128x32 (188,640).  Clusters: 128x128
- * (200,776); two CTAs fit a multiprocessor up to 115,712 bytes: 64x64
- * (100,456), 64x32 (108,680).  Deep pipelines keep more bytes in flight, for
- * weights that come from memory: 64x64 (215,240), 128x64 (209,016). */
+ * and in 128x192 (229,568), three in 192x128 (213,168).  Ping-pong: 128x128
+ * (213,136), 256x64 (229,568), 128x64 (188,592), 64x256 (213,136), 128x32
+ * (188,640).  Clusters: 128x128 (200,776); two CTAs fit a multiprocessor up to
+ * 115,712 bytes: 64x64 (100,456), 64x32 (108,680).  Deep pipelines keep more
+ * bytes in flight, for weights that come from memory: 64x64 (215,240), 128x64
+ * (209,016). */
 template <typename M>
 static const struct conv_tile wgmma_conv_tiles[] = {
     WGMMA_TILE("128x256", 77, wgmma_tile<M, 1, 2, 2, 256, 4, 2>),
+    WGMMA_TILE("128x192", 78, wgmma_tile<M, 1, 2, 2, 192, 4, 4>),
     WGMMA_TILE("192x128", 80, wgmma_tile<M, 1, 3, 3, 128, 4, 2>),
     WGMMA_TILE("128x128", 84, wgmma_tile<M, 2, 1, 2, 128, 4, 5>),
     WGMMA_TILE("256x64", 76, wgmma_tile<M, 4, 1, 2, 64, 4, 4>),

@@ -365,6 +365,8 @@ static __global__ void __launch_bounds__(L::THREADS, 1)
     if (threadIdx.x == 0) {
         tma_prefetch_descriptor(&a.x);
         tma_prefetch_descriptor(&a.w);
+        if (!L::mode::B_MN_MAJOR && a.g.k % L::BN != 0)
+            tma_prefetch_descriptor(&a.w_tail);
         if (!a.unaligned)
             tma_prefetch_descriptor(&a.y);
         if (a.out.residual)
