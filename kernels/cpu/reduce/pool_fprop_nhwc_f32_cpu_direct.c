@@ -79,6 +79,85 @@ CPU_INLINE void fold_vectors(enum fold fold, bool first, int count,
         *(vec *)(y + c + i * LANES) = v[i];
 }
 
+/* Sums of more pixels than this are sums of sums of BLOCK pixels, which are
+ * added with compensation (Kahan), so that the rounding error does not grow
+ * with the number of pixels. */
+#define BLOCK 32
+
+/* The same for sums of many pixels. */
+CPU_INLINE void sum_vectors(bool first, int count, const struct run *r,
+                            int64_t c, float *y)
+{
+    vec v[4], u[4] = {{0}}, lost[4] = {{0}}, sum;
+    int64_t in_block = 0, h, t, end;
+    int i;
+
+#pragma GCC unroll 4
+    for (i = 0; i < count; i++)
+        v[i] = first ? u[i] : *(const vec *)(y + c + i * LANES);
+    for (h = 0; h < r->rows; h++) {
+        const float *x = r->x + h * r->row_step + c;
+
+        for (t = 0; t < r->taps;) {
+            end =
+                t + BLOCK - in_block < r->taps ? t + BLOCK - in_block : r->taps;
+            in_block += end - t;
+            for (; t < end; t++)
+#pragma GCC unroll 4
+                for (i = 0; i < count; i++)
+                    u[i] += *(const vec *)(x + t * r->step + i * LANES);
+            if (in_block < BLOCK)
+                continue;
+#pragma GCC unroll 4
+            for (i = 0; i < count; i++) {
+                u[i] -= lost[i];
+                sum = v[i] + u[i];
+                lost[i] = (sum - v[i]) - u[i];
+                v[i] = sum;
+                u[i] = (vec){0};
+            }
+            in_block = 0;
+        }
+    }
+#pragma GCC unroll 4
+    for (i = 0; i < count; i++)
+        *(vec *)(y + c + i * LANES) = v[i] + (u[i] - lost[i]);
+}
+
+/* The same of one channel. */
+CPU_INLINE float sum_one(float v, const struct run *r, int64_t c)
+{
+    float u = 0, lost = 0, sum;
+    int64_t in_block = 0, h, t;
+
+    for (h = 0; h < r->rows; h++)
+        for (t = 0; t < r->taps; t++) {
+            u += r->x[h * r->row_step + t * r->step + c];
+            if (++in_block < BLOCK)
+                continue;
+            u -= lost;
+            sum = v + u;
+            lost = (sum - v) - u;
+            v = sum;
+            u = 0;
+            in_block = 0;
+        }
+    return v + (u - lost);
+}
+
+CPU_CLONES static void sum_run(bool first, const struct run *r, float *y,
+                               int64_t n)
+{
+    int64_t c = 0;
+
+    for (; c + 4 * LANES <= n; c += 4 * LANES)
+        sum_vectors(first, 4, r, c, y);
+    for (; c + LANES <= n; c += LANES)
+        sum_vectors(first, 1, r, c, y);
+    for (; c < n; c++)
+        y[c] = sum_one(first ? 0 : y[c], r, c);
+}
+
 /* n channels of one output pixel. */
 CPU_INLINE void fold_channels(enum fold fold, bool first, const struct run *r,
                               float *y, int64_t n)
@@ -140,7 +219,10 @@ static void pool_pixel(const struct pool *p, const float *x, float *y,
                                 a[2].dilation * a[2].x_stride, to[2] - from[2],
                                 a[1].dilation * a[1].x_stride, to[1] - from[1]};
 
-        fold_run(p->fold, d == from[0], &run, y, n);
+        if (p->fold == FOLD_SUM && run.taps * run.rows > BLOCK)
+            sum_run(d == from[0], &run, y, n);
+        else
+            fold_run(p->fold, d == from[0], &run, y, n);
     }
     if (area == 0)
         for (i = 0; i < n; i++)

@@ -478,6 +478,30 @@ static void test_blocks_in_place(void **unused)
     assert_int_equal(copies_of(build_split), 3);
 }
 
+/* The mean of many pixels far from zero: its error must not grow with their
+ * number.  Added one after the other it is 1e-5 here. */
+static void test_large_mean(void **unused)
+{
+    const int64_t dim[4] = {1, 83, 96, 97};
+    uint64_t state = 9;
+    struct infer_array x = array_of(&state, 4, dim), y[2];
+
+    (void)unused;
+    for (size_t i = 0; i < x.bytes / sizeof(float); i++)
+        ((float *)x.data)[i] = 1 + 0.01f * ((float *)x.data)[i];
+    for (int k = 0; k < 2; k++) {
+        struct graph *g = graph_new();
+        int node, v = add(g, GRAPH_POOL, "p", IN(input(g, "x", 4, dim)), &node);
+
+        g->node[node].attr.pool.pool.kind = KERN_POOL_AVERAGE;
+        y[k] = run_graph(g, v, k ? INFER_BACKEND_AUTO : INFER_BACKEND_REF, &x);
+    }
+    assert_close(&y[1], &y[0], 4e-7);
+    free(y[0].data);
+    free(y[1].data);
+    free(x.data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -485,6 +509,7 @@ int main(void)
         cmocka_unit_test(test_operations),
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_blocks_in_place),
+        cmocka_unit_test(test_large_mean),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
