@@ -86,17 +86,37 @@ static void fill(struct constant *c, const struct constant *value)
     }
 }
 
+/* One element, expanded to sizes that are free. */
+static int fill_free(struct onnx_import *im, enum infer_dtype dtype,
+                     const struct constant *value,
+                     int64_t (*want)[INFER_MAX_RANK], int n)
+{
+    int64_t one[INFER_MAX_RANK];
+    struct constant *c;
+    int x;
+
+    for (int d = 0; d < n; d++)
+        one[d] = 1;
+    if (onnx_new_constant(im, dtype, n, one, &c) < 0)
+        return im->rc;
+    if (value)
+        memcpy(c->data, value->data, infer_dtype_size(dtype));
+    onnx_add_constant(im, c, &x);
+    return onnx_emit_expand(im, x, want, n, 0, NULL);
+}
+
 /* Large fills; small ones are folded. */
 int onnx_import_fill(struct onnx_import *im)
 {
     const struct onnx_attr *a = onnx_attr(im, "value");
     int64_t dim[INFER_MAX_RANK];
     enum infer_dtype dtype = INFER_F32;
+    int64_t want[ONNX_PROBES][INFER_MAX_RANK];
     struct constant *value = NULL, *c;
     int n = 0;
 
     onnx_arity(im, 1, 1);
-    onnx_input_ints(im, 0, "the shape", INFER_MAX_RANK, dim, &n);
+    onnx_input_lists(im, 0, "the shape", want, &n);
     if (a && a->type != ONNX_ATTR_TENSOR)
         onnx_fail(im, INFER_EFORMAT, "attribute 'value' has type %d", a->type);
     if (im->rc == 0 && a)
@@ -109,6 +129,12 @@ int onnx_import_fill(struct onnx_import *im)
                          (long long)constant_count(value));
     if (value)
         dtype = value->dtype;
+    for (int p = 0; p < im->probes; p++)
+        for (int d = 0; d < n; d++)
+            if (want[p][d] != want[0][d])
+                return fill_free(im, dtype, value, want, n);
+    if (n > 0)
+        memcpy(dim, want[0], (size_t)n * sizeof *dim);
     if (onnx_new_constant(im, dtype, n, dim, &c) < 0)
         return im->rc;
     if (value)

@@ -672,5 +672,15 @@ int onnx_fold_node(struct onnx_import *im)
     rc = fold_at_probes(im, row, in, small);
     if (rc <= 0)
         return rc;
+    if (onnx_small_is_free(im, (const struct onnx_small *const *)small) &&
+        strcmp(im->node->op, "Range") != 0) {
+        /* Data of a free size, which the graph can make of its inputs. */
+        bool expands;
+
+        if (onnx_small_expands(im, (const struct onnx_small *const *)small,
+                               &expands) < 0 ||
+            !expands)
+            return im->rc;
+    }
     return onnx_set_small(im, 0, small) < 0 ? im->rc : 1;
 }

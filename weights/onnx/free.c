@@ -6,6 +6,7 @@
  * A size that differs between the probes is that of a dimension of some tensor
  * of the graph, which has it at every probe.
  */
+#include <math.h>
 #include <string.h>
 
 #include "weights/onnx/onnx.h"
@@ -41,6 +42,17 @@ static bool has_all(const struct onnx_import *im, int value,
     return true;
 }
 
+int onnx_size_like(const struct onnx_import *im,
+                   int64_t (*want)[INFER_MAX_RANK], const bool *marked, int n,
+                   int64_t *dim)
+{
+    for (int v = 0; v < im->g->n_values; v++)
+        if (!im->g->value[v].data && im->g->value[v].name &&
+            has_all(im, v, want, marked, n, dim))
+            return v;
+    return -1;
+}
+
 int onnx_emit_expand(struct onnx_import *im, int in,
                      int64_t (*want)[INFER_MAX_RANK], int n, int out,
                      int *value)
@@ -67,10 +79,8 @@ int onnx_emit_expand(struct onnx_import *im, int in,
         marked[i] = !fixed && !own;
         any = any || marked[i];
     }
-    for (int v = 0; any && both[1] < 0 && v < im->g->n_values; v++)
-        if (!im->g->value[v].data && im->g->value[v].name &&
-            has_all(im, v, want, marked, n, dim))
-            both[1] = v;
+    if (any)
+        both[1] = onnx_size_like(im, want, marked, n, dim);
     if (any && both[1] < 0)
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "an expansion to a free size that is that of no "
@@ -83,83 +93,188 @@ int onnx_emit_expand(struct onnx_import *im, int in,
 
 /* ---- small tensors of free sizes ----------------------------------- */
 
-/* Element `from` of a small tensor at one probe, in the base: its index without
- * the dimensions that vary. */
-static int64_t base_index(const struct onnx_small *s, const bool *varies,
-                          const int64_t *base, int64_t from)
+/* What a small tensor of free sizes is: base, repeated along the dimensions
+ * that vary, plus step[d] times the index along each of those. */
+struct steps {
+    bool varies[INFER_MAX_RANK];
+    struct onnx_small *base;
+    double step[INFER_MAX_RANK];
+};
+
+static double element(const struct onnx_small *s, int64_t i)
 {
-    int64_t index[INFER_MAX_RANK] = {0}, at = 0;
+    return s->i ? (double)s->i[i] : s->d[i];
+}
+
+/* Floats may be off by their rounding. */
+static bool same_element(const struct onnx_small *s, int64_t i, double want)
+{
+    const double got = element(s, i);
+
+    if (s->i)
+        return got == want;
+    return got == want ||
+           fabs(got - want) <= 1e-7 * fmax(fabs(got), fabs(want)) ||
+           (isnan(got) && isnan(want));
+}
+
+/* Index of element `from` of a small tensor, dimension by dimension; the
+ * result is that of the base's element. */
+static int64_t base_index(const struct onnx_small *s, const struct steps *t,
+                          int64_t from, int64_t *index)
+{
+    int64_t at = 0;
 
     for (int d = s->rank - 1; d >= 0; d--) {
         index[d] = from % s->dim[d];
         from /= s->dim[d];
     }
     for (int d = 0; d < s->rank; d++)
-        at = at * base[d] + (varies[d] ? 0 : index[d]);
+        at = at * t->base->dim[d] + (t->varies[d] ? 0 : index[d]);
     return at;
 }
 
-static bool same_element(const struct onnx_small *a, int64_t i,
-                         const struct onnx_small *b, int64_t j)
+/* Base and steps from the elements next to the origin of the last probe, whose
+ * sizes are the largest. */
+static void find_steps(const struct onnx_small *s, struct steps *t)
 {
-    return a->i ? a->i[i] == b->i[j]
-                : memcmp(&a->d[i], &b->d[j], sizeof(a->d[i])) == 0;
+    int64_t index[INFER_MAX_RANK], stride = 1;
+
+    for (int64_t k = s->count - 1; k >= 0; k--) {
+        const int64_t at = base_index(s, t, k, index);
+        bool origin = true;
+
+        for (int d = 0; d < s->rank; d++)
+            origin = origin && (!t->varies[d] || index[d] == 0);
+        if (origin && t->base->i)
+            t->base->i[at] = s->i[k];
+        else if (origin)
+            t->base->d[at] = s->d[k];
+    }
+    for (int d = s->rank - 1; d >= 0; d--) {
+        if (t->varies[d] && s->dim[d] > 1)
+            t->step[d] = element(s, stride) - element(s, 0);
+        stride *= s->dim[d];
+    }
 }
 
-/* True where the elements at every probe are those of the base, repeated along
- * the dimensions that vary; the base is made of the first probe's. */
-static bool repeats(struct onnx_import *im,
-                    const struct onnx_small *const *small, const bool *varies,
-                    struct onnx_small *base)
+/* True where the elements of every probe are what *t says. */
+static bool holds(const struct onnx_import *im,
+                  const struct onnx_small *const *small, const struct steps *t)
 {
-    unsigned char *seen;
+    int64_t index[INFER_MAX_RANK];
 
-    seen = onnx_alloc(&im->scratch, (size_t)base->count + 1);
-    if (!seen)
-        return onnx_no_memory(im), false;
-    memset(seen, 0, (size_t)base->count + 1);
     for (int p = 0; p < im->probes; p++)
         for (int64_t k = 0; k < small[p]->count; k++) {
-            const int64_t at = base_index(small[p], varies, base->dim, k);
+            double want = element(t->base, base_index(small[p], t, k, index));
 
-            if (!seen[at] && base->i)
-                base->i[at] = small[p]->i[k];
-            else if (!seen[at])
-                base->d[at] = small[p]->d[k];
-            seen[at] = 1;
-            if (!same_element(base, at, small[p], k))
+            for (int d = 0; d < small[p]->rank; d++)
+                if (t->step[d] != 0)
+                    want += t->step[d] * (double)index[d];
+            if (!same_element(small[p], k, want))
                 return false;
         }
     return true;
 }
 
-int onnx_expand_small(struct onnx_import *im,
-                      const struct onnx_small *const *small, int *value)
+/* Adds step times the index along dimension d to *value. */
+static int add_steps(struct onnx_import *im, int64_t (*want)[INFER_MAX_RANK],
+                     const struct onnx_small *base, int d, double step,
+                     int *value)
 {
-    int64_t want[ONNX_PROBES][INFER_MAX_RANK], dim[INFER_MAX_RANK];
-    bool varies[INFER_MAX_RANK] = {false};
-    struct onnx_small *base;
-    const int emitted = im->emitted;
+    int64_t line[ONNX_PROBES][INFER_MAX_RANK], one[INFER_MAX_RANK];
+    union graph_attr attr;
+    struct onnx_small *s;
+    int x, rc;
+
+    for (int i = 0; i < base->rank; i++) {
+        one[i] = 1;
+        for (int p = 0; p < im->probes; p++)
+            line[p][i] = i == d ? want[p][i] : 1;
+    }
+    rc = onnx_small_new(im, base->dtype, base->rank, one, &s);
+    if (rc <= 0)
+        return rc < 0 ? rc : onnx_no_memory(im);
+    if (s->i)
+        s->i[0] = (int64_t)step;
+    else
+        s->d[0] = step;
+    onnx_add_constant(im, onnx_small_to_constant(s), &x);
+    onnx_emit_expand(im, x, line, base->rank, -1, &x);
+    onnx_defaults(GRAPH_CUMULATE, &attr);
+    attr.cumulate.axis = d;
+    attr.cumulate.exclusive = true;
+    onnx_emit(im, GRAPH_CUMULATE, &attr, &x, 1, -1, &x);
+    return onnx_emit_binary(im, KERN_ADD, *value, x, -1, value);
+}
+
+/* Fills *t; *found says whether the tensors are of that kind. */
+static int read_steps(struct onnx_import *im,
+                      const struct onnx_small *const *small, struct steps *t,
+                      bool *found)
+{
+    int64_t dim[INFER_MAX_RANK];
     int rc;
 
-    *value = -1;
+    memset(t, 0, sizeof *t);
+    *found = false;
     for (int p = 0; p < im->probes; p++) {
         if (small[p]->rank != small[0]->rank ||
             small[p]->dtype != small[0]->dtype || small[p]->count == 0)
             return 0;
-        for (int d = 0; d < small[p]->rank; d++) {
-            want[p][d] = small[p]->dim[d];
-            varies[d] = varies[d] || want[p][d] != want[0][d];
-        }
+        for (int d = 0; d < small[p]->rank; d++)
+            t->varies[d] = t->varies[d] || small[p]->dim[d] != small[0]->dim[d];
     }
     for (int d = 0; d < small[0]->rank; d++)
-        dim[d] = varies[d] ? 1 : small[0]->dim[d];
-    rc = onnx_small_new(im, small[0]->dtype, small[0]->rank, dim, &base);
-    if (rc <= 0 || !repeats(im, small, varies, base))
+        dim[d] = t->varies[d] ? 1 : small[0]->dim[d];
+    rc = onnx_small_new(im, small[0]->dtype, small[0]->rank, dim, &t->base);
+    if (rc <= 0)
         return im->rc;
-    onnx_add_constant(im, onnx_small_to_constant(base), value);
+    find_steps(small[im->probes - 1], t);
+    *found = holds(im, small, t);
+    return 0;
+}
+
+bool onnx_small_is_free(const struct onnx_import *im,
+                        const struct onnx_small *const *small)
+{
+    for (int p = 1; p < im->probes; p++) {
+        if (small[p]->rank != small[0]->rank)
+            return true;
+        for (int d = 0; d < small[p]->rank; d++)
+            if (small[p]->dim[d] != small[0]->dim[d])
+                return true;
+    }
+    return false;
+}
+
+int onnx_small_expands(struct onnx_import *im,
+                       const struct onnx_small *const *small, bool *out)
+{
+    struct steps t;
+
+    return read_steps(im, small, &t, out);
+}
+
+int onnx_expand_small(struct onnx_import *im,
+                      const struct onnx_small *const *small, int *value)
+{
+    int64_t want[ONNX_PROBES][INFER_MAX_RANK];
+    const int emitted = im->emitted;
+    struct steps t;
+    bool found;
+
+    *value = -1;
+    if (read_steps(im, small, &t, &found) < 0 || !found)
+        return im->rc;
+    for (int p = 0; p < im->probes; p++)
+        memcpy(want[p], small[p]->dim, sizeof want[p]);
+    onnx_add_constant(im, onnx_small_to_constant(t.base), value);
     im->emitted++; /* the name of the ONNX node is not for this one */
-    onnx_emit_expand(im, *value, want, base->rank, -1, value);
+    onnx_emit_expand(im, *value, want, t.base->rank, -1, value);
+    for (int d = 0; d < t.base->rank && im->rc == 0; d++)
+        if (t.step[d] != 0)
+            add_steps(im, want, t.base, d, t.step[d], value);
     im->emitted = emitted;
     return im->rc;
 }

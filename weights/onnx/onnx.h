@@ -309,10 +309,23 @@ int onnx_emit_dims(struct onnx_import *im, enum graph_op op, int in, int n,
 int onnx_emit_expand(struct onnx_import *im, int in,
                      int64_t (*want)[INFER_MAX_RANK], int n, int out,
                      int *value);
-/* A small tensor of free sizes whose elements repeat along them, as a value of
- * the graph: a constant, expanded.  *value is -1 where it is none. */
+/* A value of the graph that has the sizes want[probe][i] of every marked i at
+ * every probe, and in dim[i] which dimension that is (GRAPH_EXPAND_LIKE); -1
+ * where there is none. */
+int onnx_size_like(const struct onnx_import *im,
+                   int64_t (*want)[INFER_MAX_RANK], const bool *marked, int n,
+                   int64_t *dim);
+/* A small tensor of free sizes whose elements repeat along them, or count along
+ * them by equal steps, as a value of the graph: a constant, expanded, and what
+ * is counted.  *value is -1 where it is none. */
 int onnx_expand_small(struct onnx_import *im,
                       const struct onnx_small *const *small, int *value);
+/* Whether it is one. */
+int onnx_small_expands(struct onnx_import *im,
+                       const struct onnx_small *const *small, bool *out);
+/* True where the shape of a small tensor differs between the probes. */
+bool onnx_small_is_free(const struct onnx_import *im,
+                        const struct onnx_small *const *small);
 /* A constant of the graph; takes over the reference (released on failure).
  * NULL here and in onnx_set_constant() is EMEMORY. */
 int onnx_add_constant(struct onnx_import *im, struct constant *c, int *value);

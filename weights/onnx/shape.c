@@ -69,13 +69,40 @@ static int resolve_target(struct onnx_import *im, int p, bool allow_zero,
     return 0;
 }
 
-/* The target as the graph states it: a size that does not vary stays, one that
- * follows the input's at the same place becomes 0, another one the rest. */
-static int state_target(struct onnx_import *im, const struct target *t,
-                        int64_t *out)
+/* Sizes that are marked: one is the rest, and one tensor has the others.  That
+ * tensor, -1 where only one is marked. */
+static int other_sizes(struct onnx_import *im, struct target *t, bool *marked,
+                       int64_t *out)
 {
+    int n = 0, like;
+
+    for (int i = 0; i < t->rank; i++)
+        n += marked[i];
+    for (int i = t->rank - 1; i >= 0; i--) {
+        if (!marked[i])
+            continue;
+        marked[i] = false;
+        out[i] = -1;
+        like = n > 1 ? onnx_size_like(im, t->dim, marked, t->rank, out) : -1;
+        if (n == 1 || like >= 0)
+            return like;
+        marked[i] = true;
+    }
+    if (n > 0)
+        onnx_fail(im, INFER_EUNSUPPORTED,
+                  "several target sizes depend on free sizes of the inputs, "
+                  "and no tensor has them");
+    return -1;
+}
+
+/* The target as the graph states it: a size that does not vary stays, one that
+ * follows the input's at the same place becomes 0, others are the rest or those
+ * of the tensor *like. */
+static int state_target(struct onnx_import *im, struct target *t, int64_t *out,
+                        int *like)
+{
+    bool marked[INFER_MAX_RANK] = {false};
     struct graph_type in;
-    bool open = false;
     int i, p;
 
     for (i = 0; i < t->rank; i++) {
@@ -91,32 +118,35 @@ static int state_target(struct onnx_import *im, const struct target *t,
             out[i] = t->dim[0][i];
         } else if (copies) {
             out[i] = 0;
-        } else if (!fixed && !open) {
-            out[i] = -1;
-            open = true;
+        } else if (!fixed) {
+            marked[i] = true;
         } else {
-            return onnx_fail(im, INFER_EUNSUPPORTED,
-                             fixed ? "a target size of 0"
-                                   : "two target sizes depend on the batch");
+            return onnx_fail(im, INFER_EUNSUPPORTED, "a target size of 0");
         }
     }
-    return 0;
+    *like = other_sizes(im, t, marked, out);
+    return im->rc;
 }
 
 /* Emits the reshape, or applies it to a constant. */
-static int apply_target(struct onnx_import *im, const struct target *t)
+static int apply_target(struct onnx_import *im, struct target *t)
 {
+    union graph_attr attr;
     int64_t dim[INFER_MAX_RANK] = {0};
     struct constant *c;
-    int in;
+    int in[2];
 
     onnx_input_constant(im, 0, &c);
     if (c) /* same count at every probe, so the same shape */
         return onnx_set_constant(im, 0,
                                  constant_reshape(c, t->rank, t->dim[0]));
-    state_target(im, t, dim);
-    onnx_input(im, 0, &in);
-    return onnx_emit_dims(im, GRAPH_RESHAPE, in, t->rank, dim, 0, NULL);
+    state_target(im, t, dim, &in[1]);
+    onnx_input(im, 0, &in[0]);
+    onnx_defaults(GRAPH_RESHAPE, &attr);
+    attr.dims.n = t->rank;
+    memcpy(attr.dims.dim, dim, (size_t)t->rank * sizeof *dim);
+    return onnx_emit(im, GRAPH_RESHAPE, &attr, in,
+                     im->rc == 0 && in[1] >= 0 ? 2 : 1, 0, NULL);
 }
 
 /* Entries of the target at probe p: an attribute before opset 5. */

@@ -79,10 +79,61 @@ int op_reshape_resolve(const struct graph_dims *dims,
     return INFER_OK;
 }
 
+/* Dimension k of input 1, -1 where it is not known. */
+static int size_like(const struct graph_shape_args *args, int k, int64_t *out,
+                     struct infer_error *err)
+{
+    *out = -1;
+    if (!op_has(args, 1))
+        return error_set(err, INFER_EFORMAT,
+                         "a size of a tensor that is "
+                         "missing");
+    if (args->in[1].rank < 0)
+        return INFER_OK;
+    if (k >= args->in[1].rank)
+        return error_set(err, INFER_EFORMAT,
+                         "dimension %d of a tensor of rank %d", k,
+                         args->in[1].rank);
+    *out = args->in[1].dim[k];
+    return INFER_OK;
+}
+
+/* Sizes of the target that are known where others are not. */
+static void known_sizes(const struct graph_dims *dims,
+                        const struct graph_type *in, struct graph_type *out)
+{
+    out->dtype = in->dtype;
+    out->rank = dims->n;
+    for (int i = 0; i < dims->n; i++)
+        out->dim[i] = dims->dim[i] > 0                    ? dims->dim[i]
+                      : dims->dim[i] == 0 && i < in->rank ? in->dim[i]
+                                                          : -1;
+}
+
 int op_reshape_shape(struct graph_shape_args *args, struct infer_error *err)
 {
-    return op_reshape_resolve(&args->attr->dims, &args->in[0], &args->out[0],
-                              err);
+    struct graph_dims dims = args->attr->dims;
+    bool open = false;
+
+    for (int i = 0; i < dims.n && i < INFER_MAX_RANK; i++) {
+        const int64_t k = GRAPH_EXPAND_LIKE(0) - dims.dim[i];
+        int rc;
+
+        if (k < 0 || k >= INFER_MAX_RANK)
+            continue;
+        rc = size_like(args, (int)k, &dims.dim[i], err);
+        if (rc < 0)
+            return rc;
+        if (dims.dim[i] == 0)
+            return error_set(err, INFER_EFORMAT, "a size of 0");
+        open = open || dims.dim[i] < 0;
+    }
+    if (!open)
+        return op_reshape_resolve(&dims, &args->in[0], &args->out[0], err);
+    if (dims.n < 0 || dims.n > INFER_MAX_RANK)
+        return error_set(err, INFER_EFORMAT, "%d sizes are given", dims.n);
+    known_sizes(&dims, &args->in[0], &args->out[0]);
+    return INFER_OK;
 }
 
 /* ---- flatten ------------------------------------------------------- */
@@ -231,25 +282,6 @@ bool op_transpose_separable(const struct graph_separable_args *args)
 }
 
 /* ---- expand and tile ----------------------------------------------- */
-
-/* Dimension k of input 1, -1 where it is not known. */
-static int size_like(const struct graph_shape_args *args, int k, int64_t *out,
-                     struct infer_error *err)
-{
-    *out = -1;
-    if (!op_has(args, 1))
-        return error_set(err, INFER_EFORMAT,
-                         "a size of a tensor that is "
-                         "missing");
-    if (args->in[1].rank < 0)
-        return INFER_OK;
-    if (k >= args->in[1].rank)
-        return error_set(err, INFER_EFORMAT,
-                         "dimension %d of a tensor of rank %d", k,
-                         args->in[1].rank);
-    *out = args->in[1].dim[k];
-    return INFER_OK;
-}
 
 /* The sizes decide, and input 1 gives nothing but those. */
 bool op_expand_separable(const struct graph_separable_args *args)

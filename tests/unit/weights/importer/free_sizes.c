@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ONNX models whose heights and widths are free: what is computed from sizes
+ * and used as data, and shapes with several free sizes. */
+#include <string.h>
+
+#include "tests/unit/weights/onnx_model.h"
+
+static void must_give(struct graph *g, int64_t h, int64_t w, const float *x,
+                      const float *want, size_t n)
+{
+    struct graph *copy = graph_copy(g);
+    float y[256] = {0};
+
+    assert_non_null(copy);
+    assert_true(n <= COUNT(y));
+    run_reference(copy, DIMS(1, 2, h, w), x, y, sizeof y);
+    for (size_t i = 0; i < n; i++)
+        if (!(y[i] == want[i]))
+            fail_msg("%lldx%lld: element %zu is %g, expected %g", (long long)h,
+                     (long long)w, i, (double)y[i], (double)want[i]);
+}
+
+/* The value `name` is size d of x, as a scalar. */
+static void size_of(struct pb_message *m, const char *d, const char *name)
+{
+    char in[32];
+
+    snprintf(in, sizeof in, "shape %s", d);
+    graph_node(m, "Gather", in, name, NULL);
+}
+
+static struct pb_message picture(void)
+{
+    struct pb_message m = EMPTY;
+
+    graph_input(&m, "x", DIMS(-1, 2, -1, -1));
+    graph_output(&m, "y");
+    graph_ints(&m, "two", 0, NULL, INTS(2));
+    graph_ints(&m, "three", 0, NULL, INTS(3));
+    graph_ints(&m, "zero", 0, NULL, INTS(0));
+    graph_ints(&m, "one", 0, NULL, INTS(1));
+    graph_node(&m, "Shape", "x", "shape", NULL);
+    size_of(&m, "two", "h");
+    size_of(&m, "three", "w");
+    return m;
+}
+
+/* y = x + (column + 0.5), or of the row: anchors of detectors. */
+TEST(test_grid)
+{
+    for (int rows = 0; rows < 2; rows++) {
+        struct pb_message m = picture(), a = EMPTY;
+        float x[24], want[24];
+        struct graph *g;
+
+        graph_ints(&m, "target", DIMS(2), rows ? INTS(-1, 1) : INTS(1, -1));
+        graph_floats(&m, "half", 0, NULL, FLOATS(0.5f));
+        graph_node(&m, "Range", rows ? "zero h one" : "zero w one", "count",
+                   NULL);
+        attr_int(&a, "to", ONNX_FLOAT);
+        graph_node(&m, "Cast", "count", "real", &a);
+        graph_node(&m, "Add", "real half", "middle", NULL);
+        graph_node(&m, "Reshape", "middle target", "grid", NULL);
+        graph_node(&m, "Add", "x grid", "y", NULL);
+        g = must_read(model_of(&m, 13));
+        for (int k = 0; k < 2; k++) {
+            const int h = k ? 3 : 4, w = k ? 4 : 2;
+
+            for (int i = 0; i < 2 * h * w; i++) {
+                x[i] = (float)(i * i);
+                want[i] = x[i] + (float)(rows ? i / w % h : i % w) + 0.5f;
+            }
+            must_give(g, h, w, x, want, (size_t)(2 * h * w));
+        }
+        graph_free(g);
+    }
+}
+
+/* The grid of both is joined and flattened, which no formula describes: it is
+ * computed by the graph. */
+TEST(test_joined_grid)
+{
+    struct pb_message m = picture(), a = EMPTY;
+    float x[24] = {0}, want[24];
+    struct graph *g;
+
+    graph_ints(&m, "tall", DIMS(2), INTS(-1, 1));
+    graph_ints(&m, "flat", DIMS(3), INTS(1, 1, -1));
+    graph_ints(&m, "pixels", DIMS(3), INTS(0, 0, -1));
+    graph_ints(&m, "ten", 0, NULL, INTS(10));
+    graph_node(&m, "Range", "zero w one", "columns", NULL);
+    graph_node(&m, "Range", "zero h one", "rows", NULL);
+    graph_node(&m, "Mul", "rows ten", "tens", NULL);
+    graph_node(&m, "Reshape", "tens tall", "column", NULL);
+    graph_node(&m, "Add", "column columns", "both", NULL);
+    graph_node(&m, "Reshape", "both flat", "line", NULL);
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Cast", "line", "real", &a);
+    graph_node(&m, "Reshape", "x pixels", "all", NULL);
+    graph_node(&m, "Add", "all real", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    for (int i = 0; i < 24; i++)
+        want[i] = (float)(i / 4 % 3 * 10 + i % 4);
+    must_give(g, 3, 4, x, want, 24);
+    for (int i = 0; i < 20; i++)
+        want[i] = (float)(i / 2 % 5 * 10 + i % 2);
+    must_give(g, 5, 2, x, want, 20);
+    graph_free(g);
+}
+
+/* N,C,H,W to N,C,HW and back: two free sizes, those of x. */
+TEST(test_reshape_back)
+{
+    struct pb_message m = picture(), a = EMPTY;
+    float x[12], want[12];
+    struct graph *g;
+
+    graph_ints(&m, "pixels", DIMS(3), INTS(0, 0, -1));
+    graph_ints(&m, "channels", DIMS(1), INTS(2));
+    graph_ints(&m, "axes", DIMS(1), INTS(0));
+    graph_node(&m, "Neg", "x", "minus", NULL);
+    graph_node(&m, "Reshape", "minus pixels", "line", NULL);
+    graph_node(&m, "Unsqueeze", "h axes", "hs", NULL);
+    graph_node(&m, "Unsqueeze", "w axes", "ws", NULL);
+    size_of(&m, "zero", "n");
+    graph_node(&m, "Unsqueeze", "n axes", "ns", NULL);
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Concat", "ns channels hs ws", "target", &a);
+    graph_node(&m, "Reshape", "line target", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    assert_int_equal(g->value[g->output[0]].rank, 4);
+    for (int i = 0; i < 12; i++)
+        want[i] = -(x[i] = (float)i + 1);
+    must_give(g, 2, 3, x, want, 12);
+    must_give(g, 6, 1, x, want, 12);
+    graph_free(g);
+}
+
+/* A constant of a free size. */
+TEST(test_fill)
+{
+    struct pb_message m = picture();
+    float x[12] = {0}, want[12];
+    struct graph *g;
+    const float two = 2;
+
+    for (int i = 0; i < 12; i++)
+        want[i] = two;
+    {
+        struct pb_message a = EMPTY;
+
+        attr_tensor(&a, "value",
+                    tensor_raw("", ONNX_FLOAT, DIMS(1), &two, sizeof two));
+        graph_node(&m, "ConstantOfShape", "shape", "full", &a);
+    }
+    graph_node(&m, "Add", "x full", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    must_give(g, 2, 3, x, want, 12);
+    graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_joined_grid),
+        cmocka_unit_test(test_reshape_back),
+        cmocka_unit_test(test_fill),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
