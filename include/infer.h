@@ -17,11 +17,11 @@
  * failure it fills *err, unless err is NULL.  Out-parameters come last and are
  * written on success only.
  *
- * Logging.  The library prints nothing, exits nowhere and has no logger.  The
- * caller logs what these functions report: err.text of a failure,
- * infer_doctor() for the machine, infer_session_layer() for the chosen kernels,
- * infer_session_tuning() for the measurements, options.progress while kernels
- * are measured.
+ * Logging.  The library prints nothing and exits nowhere.  options.log of a
+ * session is called with what it chooses and doubts; failures are in err.text.
+ * Facts to log by choice: infer_doctor() for the machine, infer_session_layer()
+ * for the kernels, infer_session_tuning() for the measurements,
+ * options.progress while kernels are measured.
  *
  * Threads.  Any number of threads may share a model.  A session serves one
  * thread at a time: create one session for each thread.  Functions without a
@@ -29,7 +29,7 @@
  *
  * Arrays.  Shapes are logical: N,C,H,W (or N,C,L; N,C,D,H,W; N,C), whatever
  * layout the kernels use.  Arrays that cross this interface are dense and
- * row-major in that order.
+ * row-major in that order; inputs in struct infer_tensor may have strides.
  *
  * API and ABI.  The soname of the library changes when a program that was
  * linked with an older release would break; within one soname functions and
@@ -38,8 +38,9 @@
  *   New fields are added at the end.  The library gives the default to each
  *   field that the caller's size does not cover, and refuses a field that it
  *   does not know unless that is 0.
- * - A struct that the library fills (infer_error, infer_array, infer_image and
- *   infer_*_info) keeps its layout; new facts come with new functions.
+ * - A struct that the library fills (infer_error, infer_array, infer_tensor,
+ *   infer_image and infer_*_info) keeps its layout; new facts come with new
+ *   functions.
  * - Opaque structs may change.  An int that names an enumerator may hold a
  * value that this header does not have: treat it as unknown.
  */
@@ -130,6 +131,16 @@ struct infer_tensor_info {
 int infer_model_open(const char *path, struct infer_error *err,
                      struct infer_model **out);
 
+/* Opens a model of the bytes of a model file.  They are not copied: they must
+ * stay in place and unchanged until release(user) is called.  That is done
+ * once, by the thread that closes the model or the last of its sessions; if
+ * opening fails, before the return.  release NULL: the bytes outlive the model
+ * and its sessions.  The bytes are checked as those of a file are.
+ * Errors: EARGUMENT, EFORMAT, EUNSUPPORTED, EMEMORY. */
+int infer_model_open_memory(const void *data, size_t bytes,
+                            void (*release)(void *user), void *user,
+                            struct infer_error *err, struct infer_model **out);
+
 /* Closes a model and sets *model to NULL.  NULL and a pointer to NULL are
  * allowed.  Models and sessions may be closed in any order. */
 void infer_model_close(struct infer_model **model);
@@ -170,6 +181,13 @@ enum infer_precision {
     INFER_PRECISION_TF32,
     INFER_PRECISION_FP16,
     INFER_PRECISION_BF16
+};
+
+/* Levels of options.log.  More may come with higher values. */
+enum infer_log {
+    INFER_LOG_WARNING = 1, /* works, but not as asked for */
+    INFER_LOG_INFO,        /* sessions and plans: device, memory, work */
+    INFER_LOG_DEBUG        /* the kernel of every layer */
 };
 
 /* Options of a session.  infer_session_options_init() sets the defaults. */
@@ -231,6 +249,11 @@ struct infer_session_options {
      * both).  Sums, biases and all other layers stay exact.  Tables of integers
      * are EUNSUPPORTED.  Default NULL: exact products. */
     const char *multiplier;
+    /* Called with one line of UTF-8 without a newline, by the thread that calls
+     * the library; level is one of enum infer_log.  It must not use the
+     * session.  Default NULL. */
+    void (*log)(void *user, int level, const char *text);
+    void *log_user;
 };
 
 /* Fills *options with its size and the defaults stated above.  Bindings of
@@ -291,6 +314,52 @@ int infer_session_run(struct infer_session *session,
                       const struct infer_array *in, int n_in,
                       struct infer_array *out, int n_out,
                       struct infer_error *err);
+
+/* Where the elements of a tensor lie. */
+enum infer_memory {
+    INFER_MEMORY_HOST = 0,
+    INFER_MEMORY_CUDA /* of a GPU; managed memory too */
+};
+
+/* A view of memory of the caller's or of a session's, on the host or a GPU. */
+struct infer_tensor {
+    const char *name; /* NULL: by position */
+    enum infer_dtype dtype;
+    int rank;
+    int64_t dim[INFER_MAX_RANK];
+    /* rank strides in elements, which may be 0 or negative; NULL: dense,
+     * row-major. */
+    const int64_t *stride;
+    void *data;   /* the element with indices 0 */
+    size_t bytes; /* from data on; with negative strides there is more below */
+    enum infer_memory memory;
+    int device; /* ordinal of the GPU; host memory: 0 */
+};
+
+/* Runs the network as infer_session_run() does, on memory of the host or of the
+ * session's device.
+ *
+ * Inputs: dense host memory is treated as infer_session_run() treats it; on a
+ * CPU it is used where it lies if its type is the model's.  With strides it is
+ * gathered.  Memory of the session's GPU is used where it lies if its address
+ * is a multiple of 64, else copied on the device; it must be dense and of the
+ * model's type, and stay valid and unchanged until the run returns, or the last
+ * infer_session_repeat() after it.  options.stream orders the run after the
+ * work that writes the inputs.  A run whose GPU addresses differ from those of
+ * the run before launches its kernels one by one: reuse input memory.
+ *
+ * Outputs: the caller sets name, data, bytes (capacity), memory and device; the
+ * library sets dtype, rank, dim, bytes, and stride to NULL.  With data NULL the
+ * output stays where it was computed: the library sets data, memory and device.
+ * That memory is the session's, to be read only, and valid until the next call
+ * with this session that runs, prepares or closes it.
+ * After a failure *out is unchanged.
+ * Errors: those of infer_session_run(); EUNSUPPORTED (strides or conversion on
+ * a GPU, memory of a device that is not the session's). */
+int infer_session_run_tensors(struct infer_session *session,
+                              const struct infer_tensor *in, int n_in,
+                              struct infer_tensor *out, int n_out,
+                              struct infer_error *err);
 
 /* Repeats the last run `runs` times, with the inputs that are on the device.
  * Writes the seconds of each repetition to seconds[0..runs-1]: the GPU's clock,
@@ -410,6 +479,23 @@ int infer_model_fit(const struct infer_model *model, int index,
  * EUNSUPPORTED (the input is an output as well), EMEMORY. */
 int infer_model_take_pixels(const struct infer_model *model, int index,
                             struct infer_error *err, struct infer_model **out);
+
+/* ---- scores -------------------------------------------------------- */
+
+/* Writes the probabilities of entry `index` of the first dimension, an image of
+ * a batch: exp(x - max) / sum over all its elements.  n: elements of the entry,
+ * for which p has room.  A NaN makes all of them NaN.
+ * Errors: EARGUMENT (no such entry, n is another number, no data). */
+int infer_array_softmax(const struct infer_array *array, int64_t index,
+                        double *p, int64_t n, struct infer_error *err);
+
+/* Writes the places of the k largest elements of entry `index`, the largest
+ * first, to place[0..k-1]; value (may be NULL) takes the elements.  Equal
+ * elements keep their order, NaN comes last.  Returns how many there are: k, or
+ * all elements where they are fewer.
+ * Errors: EARGUMENT (no such entry, k < 0, no data). */
+int infer_array_top_k(const struct infer_array *array, int64_t index, int k,
+                      int64_t *place, double *value, struct infer_error *err);
 
 /* ---- the machine --------------------------------------------------- */
 

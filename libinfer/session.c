@@ -73,6 +73,8 @@ static int configure(struct infer_session *s,
     if (!gpu && o->max_work == 0)
         s->config.max_work = DEFAULT_MAX_WORK;
     s->profile = o->profile != 0;
+    s->log = o->log;
+    s->log_user = o->log_user;
     rc = device_check_backend(&s->device, o->backend, err);
     if (rc < 0)
         return rc;
@@ -86,11 +88,14 @@ static int allocate(struct infer_session *s, struct infer_error *err)
     const struct graph *g = model_graph(s->model);
     const size_t n_in = (size_t)g->n_inputs + 1;
 
-    s->in = calloc(n_in, sizeof(const struct infer_array *));
+    s->in = calloc(n_in, sizeof *s->in);
+    s->matched = calloc(n_in, sizeof *s->matched);
     s->base = calloc(n_in, sizeof(const unsigned char *));
     s->shape = calloc(n_in, sizeof *s->shape);
+    s->out = calloc((size_t)g->n_outputs + 1, sizeof *s->out);
     s->out_index = calloc((size_t)g->n_outputs + 1, sizeof *s->out_index);
-    if (!s->in || !s->base || !s->shape || !s->out_index)
+    if (!s->in || !s->out || !s->matched || !s->base || !s->shape ||
+        !s->out_index)
         return error_set(err, INFER_EMEMORY, "session: out of memory");
     return 0;
 }
@@ -162,6 +167,8 @@ int infer_session_create(struct infer_model *model,
     if (rc == 0)
         rc = allocate(s, err);
     if (rc == 0)
+        session_log_open(s, &o);
+    if (rc == 0)
         rc = choose_first(s, err);
     if (rc < 0) {
         infer_session_close(&s);
@@ -192,6 +199,8 @@ void infer_session_close(struct infer_session **session)
     tuner_close(s->tuner);
     device_close(&s->device);
     free(s->in);
+    free(s->out);
+    free(s->matched);
     free(s->base);
     free(s->shape);
     free(s->out_index);
@@ -382,6 +391,8 @@ static int use_plan(struct infer_session *s, struct infer_error *err)
         rc = grow(s, micro->bytes, &s->gathered, &s->gathered_bytes, err);
     if (rc == 0)
         s->whole = micro;
+    if (rc == 0)
+        session_log_plan(s);
     return rc;
 }
 
@@ -394,11 +405,12 @@ int infer_session_prepare(struct infer_session *session,
                           const struct infer_array *in, int n_in,
                           struct infer_error *err)
 {
+    const struct session_given given = {.array = in, .count = n_in};
     int rc;
 
     if (!session)
         return error_set(err, INFER_EARGUMENT, "no session given");
-    rc = session_match_inputs(session, in, n_in, false, err);
+    rc = session_match_inputs(session, &given, false, err);
     if (rc == 0)
         rc = enter(session, err);
     return rc < 0 ? rc : use_plan(session, err);
@@ -454,8 +466,8 @@ static int run_micro_batches(struct infer_session *s, struct infer_error *err)
 }
 
 /* Between begin() and end(). */
-static int run_current(struct infer_session *s, struct infer_array *out,
-                       int n_out, struct infer_error *err)
+static int run_current(struct infer_session *s, int n_out, bool lend,
+                       struct infer_error *err)
 {
     const struct device *d = &s->device;
     int rc = d->ops->begin(d, err);
@@ -463,11 +475,37 @@ static int run_current(struct infer_session *s, struct infer_array *out,
     if (rc == 0)
         rc = s->whole ? run_micro_batches(s, err) : run_from(s, 0, err);
     if (rc == 0)
-        rc = session_give_outputs(s, out, n_out, err);
+        rc = session_give_outputs(s, n_out, lend, err);
     if (rc == 0)
         rc = d->ops->end(d, err);
     if (rc < 0 && d->ops->give_up)
         d->ops->give_up(d, err);
+    return rc;
+}
+
+/* The outputs are in session->out. */
+static int run_given(struct infer_session *s, const struct session_given *in,
+                     const struct session_given *out, struct infer_error *err)
+{
+    int rc;
+
+    if (!s)
+        return error_set(err, INFER_EARGUMENT, "no session given");
+    rc = session_match_inputs(s, in, true, err);
+    if (rc == 0)
+        rc = enter(s, err);
+    if (rc == 0)
+        rc = use_plan(s, err);
+    if (rc == 0)
+        rc = session_match_outputs(s, out, err);
+    if (rc < 0)
+        return rc;
+    s->ran = NULL;
+    rc = run_current(s, out->count, out->tensor != NULL, err);
+    if (rc == 0) {
+        s->ran = s->current;
+        s->whole_ran = s->whole;
+    }
     return rc;
 }
 
@@ -476,26 +514,32 @@ int infer_session_run(struct infer_session *session,
                       struct infer_array *out, int n_out,
                       struct infer_error *err)
 {
-    struct infer_session *s = session;
-    int rc;
+    const int rc =
+        run_given(session, &(struct session_given){.array = in, .count = n_in},
+                  &(struct session_given){.array = out, .count = n_out}, err);
 
-    if (!s)
-        return error_set(err, INFER_EARGUMENT, "no session given");
-    rc = session_match_inputs(s, in, n_in, true, err);
-    if (rc == 0)
-        rc = enter(s, err);
-    if (rc == 0)
-        rc = use_plan(s, err);
-    if (rc == 0)
-        rc = session_match_outputs(s, out, n_out, err);
-    if (rc < 0)
-        return rc;
-    s->ran = NULL;
-    rc = run_current(s, out, n_out, err);
-    if (rc == 0) {
-        s->ran = s->current;
-        s->whole_ran = s->whole;
+    for (int i = 0; rc == 0 && i < n_out; i++) {
+        const struct infer_tensor *t = &session->out[i];
+
+        out[i].dtype = t->dtype;
+        out[i].rank = t->rank;
+        memcpy(out[i].dim, t->dim, sizeof out[i].dim);
+        out[i].bytes = t->bytes;
     }
+    return rc;
+}
+
+int infer_session_run_tensors(struct infer_session *session,
+                              const struct infer_tensor *in, int n_in,
+                              struct infer_tensor *out, int n_out,
+                              struct infer_error *err)
+{
+    const int rc =
+        run_given(session, &(struct session_given){.tensor = in, .count = n_in},
+                  &(struct session_given){.tensor = out, .count = n_out}, err);
+
+    for (int i = 0; rc == 0 && i < n_out; i++)
+        out[i] = session->out[i];
     return rc;
 }
 

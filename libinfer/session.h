@@ -3,6 +3,7 @@
 #ifndef LIBINFER_SESSION_H
 #define LIBINFER_SESSION_H
 
+#include "kernels/base/error.h"
 #include "libinfer/device/device.h"
 #include "libinfer/model/model.h"
 #include "libinfer/plan/plan.h"
@@ -34,10 +35,14 @@ struct infer_session {
     const struct micro_batches *whole, *whole_ran;
     void *arena, *workspace, *gathered;
     size_t arena_bytes, workspace_bytes, gathered_bytes;
+    void (*log)(void *user, int level, const char *text); /* NULL: none */
+    void *log_user;
     /* Tables of a run, one entry an input or output: a run allocates nothing.
      */
-    const struct infer_array **in; /* matched to the graph's inputs */
-    const unsigned char **base;    /* where each input is read */
+    struct infer_tensor *in;    /* matched to the graph's inputs */
+    struct infer_tensor *out;   /* as the caller asks for them */
+    bool *matched;              /* inputs: given by the caller */
+    const unsigned char **base; /* where each input is read */
     struct graph_shape *shape;
     int *out_index;
 };
@@ -53,19 +58,39 @@ int session_options_read(const struct infer_session_options *given,
 int session_take_multiplier(struct infer_session *s, const char *text,
                             struct infer_error *err);
 
+/* What the caller gives: arrays in host memory, or tensors; one is NULL. */
+struct session_given {
+    const struct infer_array *array;
+    const struct infer_tensor *tensor;
+    int count;
+};
+
 /* Checks the arrays against the graph's inputs; fills session->in and
  * session->shape.  With data: also that there is data and enough of it. */
-int session_match_inputs(struct infer_session *s, const struct infer_array *in,
-                         int n_in, bool data, struct infer_error *err);
-/* Which graph output each array asks for, and that it is large enough. */
-int session_match_outputs(struct infer_session *s, struct infer_array *out,
-                          int n_out, struct infer_error *err);
+int session_match_inputs(struct infer_session *s,
+                         const struct session_given *in, bool data,
+                         struct infer_error *err);
+/* Which graph output each array asks for, and that it is large enough; fills
+ * session->out. */
+int session_match_outputs(struct infer_session *s,
+                          const struct session_given *out,
+                          struct infer_error *err);
 /* Points the plan at the inputs, from image `first` on, converting where types
  * differ. */
 int session_take_inputs(struct infer_session *s, int64_t first,
                         struct infer_error *err);
-int session_give_outputs(struct infer_session *s, struct infer_array *out,
-                         int n_out, struct infer_error *err);
+/* Copies the first n_out of session->out to the caller's memory, and describes
+ * them.  Without memory they are described only; with lend: where they lie. */
+int session_give_outputs(struct infer_session *s, int n_out, bool lend,
+                         struct infer_error *err);
+
+/* Tells the caller's log (session_log.c). */
+void session_log(const struct infer_session *s, int level, const char *fmt, ...)
+    ERROR_PRINTF(3, 4);
+/* The session as it was opened; the plan that is new. */
+void session_log_open(const struct infer_session *s,
+                      const struct infer_session_options *o);
+void session_log_plan(const struct infer_session *s);
 
 /* Whether the inputs of g have the shapes of session->shape. */
 bool session_has_shapes(const struct infer_session *s, const struct graph *g);

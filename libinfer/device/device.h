@@ -40,6 +40,11 @@ struct device_ops {
 
     /* The rest is NULL where a device does not need it. */
 
+    /* Whether kernels can use memory of a caller's at this address; EARGUMENT
+     * where it is the host's or another device's. */
+    int (*check_memory)(const struct device *d, const void *memory,
+                        struct infer_error *err);
+
     /* Name and driver, or threads: on which measured times depend. */
     int (*describe)(const struct device *d, struct infer_error *err, char *text,
                     size_t bytes);

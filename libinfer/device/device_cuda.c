@@ -130,6 +130,28 @@ static int gpu_reserve(const struct device *d, size_t bytes, int copies,
     return 0;
 }
 
+static int gpu_check_memory(const struct device *d, const void *memory,
+                            struct infer_error *err)
+{
+    struct cudaPointerAttributes at;
+    const int rc = enter(d, err);
+
+    if (rc < 0)
+        return rc;
+    CUDA_TRY(err, cudaPointerGetAttributes(&at, memory));
+    if (at.type == cudaMemoryTypeManaged)
+        return 0;
+    if (at.type != cudaMemoryTypeDevice)
+        return error_set(err, INFER_EARGUMENT,
+                         "the address is host memory, not of cuda:%d",
+                         d->kern.ordinal);
+    if (at.device != d->kern.ordinal)
+        return error_set(err, INFER_EARGUMENT,
+                         "the address is memory of cuda:%d, not of cuda:%d",
+                         at.device, d->kern.ordinal);
+    return 0;
+}
+
 /* ---- copies -------------------------------------------------------- */
 
 /* The next piece of pinned memory; NULL where it is used up. */
@@ -565,6 +587,7 @@ static const struct device_ops device_cuda = {
     .describe = gpu_describe,
     .identify = gpu_identify,
     .enter = enter,
+    .check_memory = gpu_check_memory,
     .reserve = gpu_reserve,
     .stage = gpu_stage,
     .alloc_host = gpu_alloc_host,

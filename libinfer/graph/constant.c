@@ -106,6 +106,29 @@ fail:
     return NULL;
 }
 
+struct file_source *file_source_memory(const void *data, size_t bytes,
+                                       const char *label,
+                                       void (*release)(void *user), void *user,
+                                       struct infer_error *err)
+{
+    struct file_source *source = calloc(1, sizeof(*source));
+
+    if (source == NULL || (source->path = strdup(label)) == NULL) {
+        free(source);
+        if (release != NULL)
+            release(user);
+        error_set(err, INFER_EMEMORY, "%s: out of memory", label);
+        return NULL;
+    }
+    source->refs = 1;
+    source->fd = -1;
+    source->memory = data;
+    source->bytes = bytes;
+    source->release = release;
+    source->user = user;
+    return source;
+}
+
 struct file_source *file_source_ref(struct file_source *source)
 {
     count_up(&source->refs);
@@ -118,6 +141,8 @@ void file_source_unref(struct file_source *source)
         return;
     if (source->fd >= 0)
         close(source->fd);
+    if (source->release != NULL)
+        source->release(source->user);
     free(source->path);
     free(source);
 }
@@ -130,6 +155,15 @@ int file_source_read(struct file_source *source, uint64_t offset, void *buffer,
     if (!checked_range(offset, bytes, INT64_MAX))
         return error_set(err, INFER_EIO, "%s: offset %llu is out of range",
                          source->path, (unsigned long long)offset);
+    if (source->memory != NULL) {
+        if (!checked_range(offset, bytes, source->bytes))
+            return error_set(err, INFER_EIO,
+                             "%s: ends at byte %llu, %zu at %llu are needed",
+                             source->path, (unsigned long long)source->bytes,
+                             bytes, (unsigned long long)offset);
+        memcpy(to, source->memory + offset, bytes);
+        return INFER_OK;
+    }
     while (bytes > 0) {
         ssize_t got = pread(source->fd, to, bytes, (off_t)offset);
 

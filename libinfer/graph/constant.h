@@ -28,14 +28,23 @@ struct blob *blob_new(void *data, size_t bytes);
 struct blob *blob_ref(struct blob *blob);
 void blob_unref(struct blob *blob); /* NULL is fine */
 
-/* A reference-counted open file. */
+/* A reference-counted open file, or memory of the caller's that holds one. */
 struct file_source {
     int refs;
-    int fd;
+    int fd;                      /* -1: in memory */
+    const unsigned char *memory; /* NULL: in a file */
+    void (*release)(void *user); /* of the memory; NULL: nothing to do */
+    void *user;
     uint64_t bytes;
     char *path; /* for messages */
 };
 struct file_source *file_source_open(const char *path, struct infer_error *err);
+/* label: the path of messages.  release(user) is called when the last reference
+ * goes, and on failure (NULL: EMEMORY) at once. */
+struct file_source *file_source_memory(const void *data, size_t bytes,
+                                       const char *label,
+                                       void (*release)(void *user), void *user,
+                                       struct infer_error *err);
 struct file_source *file_source_ref(struct file_source *source);
 void file_source_unref(struct file_source *source);
 /* Reads exactly bytes at offset, or fails with EIO naming the file. */

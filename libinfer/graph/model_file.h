@@ -12,9 +12,18 @@
 
 #define MODEL_FILE_VERSION 1
 
+/* What messages call a model that is no file. */
+#define MODEL_IN_MEMORY "model in memory"
+
 /* Reads and validates a model file.  Constants stay in the file. */
 int model_file_read(const char *path, struct infer_error *err,
                     struct graph **out);
+/* The same of the bytes of one in memory, which stay there until release(user)
+ * (NULL: nothing) is called: when no constant needs them any more, on failure
+ * before the return. */
+int model_file_read_memory(const void *data, size_t bytes,
+                           void (*release)(void *user), void *user,
+                           struct infer_error *err, struct graph **out);
 /* Writes a temporary file beside path, syncs it and renames it: path holds
  * either the old or the whole new file.  *bytes_written may be NULL. */
 int model_file_write(const struct graph *g, const char *path,

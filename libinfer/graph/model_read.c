@@ -449,17 +449,13 @@ static int read_graph(struct model *m, struct infer_error *err)
     return rc;
 }
 
-int model_file_read(const char *path, struct infer_error *err,
-                    struct graph **out)
+/* Reads the model in a source, which it gives up. */
+static int read_source(struct file_source *source, struct infer_error *err,
+                       struct graph **out)
 {
-    struct model m = {.source = NULL};
-    int rc;
+    struct model m = {.source = source};
+    int rc = read_header(&m, err);
 
-    error_clear(err);
-    m.source = file_source_open(path, err);
-    if (m.source == NULL)
-        return err != NULL ? err->code : INFER_EIO;
-    rc = read_header(&m, err);
     if (rc < 0)
         goto done;
     rc = parse_header(&m, err);
@@ -468,7 +464,7 @@ int model_file_read(const char *path, struct infer_error *err,
     if (rc == INFER_OK)
         rc = read_graph(&m, err);
     if (rc < 0) {
-        error_prefix(err, "%s", path);
+        error_prefix(err, "%s", source->path);
         goto done;
     }
     *out = m.g;
@@ -476,6 +472,30 @@ int model_file_read(const char *path, struct infer_error *err,
 done:
     model_clear(&m);
     return rc;
+}
+
+int model_file_read(const char *path, struct infer_error *err,
+                    struct graph **out)
+{
+    struct file_source *source;
+
+    error_clear(err);
+    source = file_source_open(path, err);
+    if (source == NULL)
+        return err != NULL ? err->code : INFER_EIO;
+    return read_source(source, err, out);
+}
+
+int model_file_read_memory(const void *data, size_t bytes,
+                           void (*release)(void *user), void *user,
+                           struct infer_error *err, struct graph **out)
+{
+    struct file_source *source;
+
+    error_clear(err);
+    source =
+        file_source_memory(data, bytes, MODEL_IN_MEMORY, release, user, err);
+    return source == NULL ? INFER_EMEMORY : read_source(source, err, out);
 }
 
 /* ---- architecture files -------------------------------------------- */

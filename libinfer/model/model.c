@@ -67,6 +67,28 @@ int infer_model_open(const char *path, struct infer_error *err,
     return rc;
 }
 
+int infer_model_open_memory(const void *data, size_t bytes,
+                            void (*release)(void *user), void *user,
+                            struct infer_error *err, struct infer_model **out)
+{
+    struct graph *g;
+    int rc;
+
+    if (!data || !out) {
+        if (release)
+            release(user);
+        return error_set(err, INFER_EARGUMENT, "model: no %s given",
+                         data ? "place for it" : "bytes");
+    }
+    rc = model_file_read_memory(data, bytes, release, user, err, &g);
+    if (rc < 0)
+        return rc;
+    rc = model_from_graph(g, err, out);
+    if (rc < 0)
+        error_prefix(err, "%s", MODEL_IN_MEMORY);
+    return rc;
+}
+
 struct infer_model *model_ref(struct infer_model *model)
 {
     __atomic_add_fetch(&model->refs, 1, __ATOMIC_RELAXED);

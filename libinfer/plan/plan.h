@@ -140,6 +140,9 @@ int plan_load_constant(struct plan *plan, const struct kern_exec *exec,
 /* Sets workspace_bytes to the largest workspace of a step. */
 void plan_count_workspace(struct plan *plan);
 
+/* Frees the recorded launches: an argument changed.  The next run launches, the
+ * one after it records. */
+void plan_forget_recording(struct plan *plan);
 /* Sets all pointers for these pieces of memory; allocates nothing. */
 void plan_bind(struct plan *plan, void *arena, void *workspace);
 

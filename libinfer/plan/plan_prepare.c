@@ -231,17 +231,22 @@ static void bind_step(const struct plan *plan, struct plan_step *s,
     plan_bind_step(s, locate, plan, workspace, plan->config->device);
 }
 
+void plan_forget_recording(struct plan *plan)
+{
+    if (plan->graph)
+        plan->config->device->ops->graph_free(plan->config->device,
+                                              plan->graph);
+    plan->graph = NULL;
+    plan->bound_runs = 0;
+}
+
 void plan_bind(struct plan *plan, void *arena, void *workspace)
 {
     int i;
 
     if (plan->bound_arena == arena && plan->bound_workspace == workspace)
         return;
-    if (plan->graph)
-        plan->config->device->ops->graph_free(plan->config->device,
-                                              plan->graph);
-    plan->graph = NULL;
-    plan->bound_runs = 0;
+    plan_forget_recording(plan);
     plan->bound_arena = arena;
     plan->bound_workspace = workspace;
     for (i = 0; i < plan->n_run; i++)

@@ -21,25 +21,32 @@ int tool_label_count(const struct tool_run *run)
                                  : infer_model_label_count(run->model);
 }
 
+static struct infer_array row_of(double *p, int64_t n)
+{
+    return (struct infer_array){.dtype = INFER_F64,
+                                .rank = 2,
+                                .dim = {1, n},
+                                .data = p,
+                                .bytes = (size_t)n * sizeof *p};
+}
+
 /* Probabilities of one row: the row itself after a softmax or sigmoid, else its
  * softmax. */
 static void to_probabilities(double *p, int64_t n)
 {
-    double sum = 0, max = -INFINITY;
+    double sum = 0;
     bool probabilities = true;
     int64_t i;
 
     for (i = 0; i < n; i++) {
         sum += p[i];
-        max = fmax(max, p[i]);
         probabilities = probabilities && p[i] >= 0 && p[i] <= 1;
     }
     if (probabilities && fabs(sum - 1) < 1e-2)
         return;
-    for (i = 0, sum = 0; i < n; i++)
-        sum += p[i] = exp(p[i] - max);
-    for (i = 0; i < n; i++)
-        p[i] /= sum;
+    const struct infer_array row = row_of(p, n);
+
+    (void)infer_array_softmax(&row, 0, p, n, NULL);
 }
 
 void tool_probabilities(const struct infer_array *out, int64_t row, double *p)
@@ -49,24 +56,6 @@ void tool_probabilities(const struct infer_array *out, int64_t row, double *p)
     for (int64_t i = 0; i < n; i++)
         p[i] = scalar_load(out->dtype, out->data, row * n + i);
     to_probabilities(p, n);
-}
-
-/* Indices of the k largest values, best first; ties keep their order. */
-static int best_classes(const double *p, int64_t n, int k, int64_t *best)
-{
-    int64_t i;
-    int have = 0, j;
-
-    for (i = 0; i < n; i++) {
-        if (have == k && !(p[i] > p[best[k - 1]]))
-            continue;
-        if (have < k)
-            have++;
-        for (j = have - 1; j > 0 && p[i] > p[best[j - 1]]; j--)
-            best[j] = best[j - 1];
-        best[j] = i;
-    }
-    return have;
 }
 
 static void print_classes(const struct tool_run *run, const char *path,
@@ -153,7 +142,8 @@ int tool_show_classes(struct tool_run *run, const struct infer_array *out,
         for (i = 0; i < n; i++)
             p[i] = scores[i] = scalar_load(out->dtype, out->data, row * n + i);
         to_probabilities(p, n);
-        k = best_classes(scores, n, k, best);
+        const struct infer_array all = row_of(scores, n);
+        k = infer_array_top_k(&all, 0, k, best, NULL, NULL);
         count_same(run, k > 0 ? best[0] : -1);
         if (run->result != NULL)
             add_json(run, run->result, path, scores, p, best, k);

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models in memory of the caller's, the log, and helpers for scores. */
+#include <math.h>
+#include <unistd.h>
+
+#include "libinfer/graph/model_file.h"
+#include "tests/unit/runtime/network.h"
+
+/* The bytes of a model file, which no file holds any more. */
+static unsigned char *bytes_of(struct graph *g, size_t *bytes)
+{
+    char path[] = "open-memory-XXXXXX.infer";
+    const int fd = mkstemps(path, 6);
+    struct infer_error err = {0};
+    void *data = NULL;
+
+    assert_true(fd >= 0);
+    if (model_file_write(g, path, NULL, &err) < 0 ||
+        file_read_all(path, 1 << 20, &err, &data, bytes) < 0)
+        fail_msg("%s", err.text);
+    close(fd);
+    unlink(path);
+    graph_free(g);
+    return data;
+}
+
+static void count_release(void *user)
+{
+    ++*(int *)user;
+}
+
+/* Results equal those of the graph; the bytes are needed until the last of
+ * model and sessions is closed. */
+TEST(test_run)
+{
+    uint64_t state = 7;
+    struct infer_array x = array_of(&state, DIMS(2, 3, 16, 16)), want, got;
+    struct infer_model *model = model_of(small_network());
+    struct infer_session *s = session_of(model, INFER_BACKEND_REF, false);
+    struct infer_error err = {0};
+    int released = 0;
+    size_t bytes;
+
+    want = run(s, &x, 1, 0);
+    infer_session_close(&s);
+    infer_model_close(&model);
+    unsigned char *data = bytes_of(small_network(), &bytes);
+    if (infer_model_open_memory(data, bytes, count_release, &released, &err,
+                                &model) < 0)
+        fail_msg("%s", err.text);
+    s = session_of(model, INFER_BACKEND_REF, false);
+    infer_model_close(&model);
+    assert_int_equal(released, 0);
+    got = run(s, &x, 1, 0);
+    assert_memory_equal(got.data, want.data, want.bytes);
+    infer_session_close(&s);
+    assert_int_equal(released, 1);
+    free(got.data);
+    free(want.data);
+    free(x.data);
+    free(data);
+}
+
+/* Every refusal releases the bytes once. */
+TEST(test_refused)
+{
+    struct infer_model *model = NULL;
+    struct infer_error err = {0};
+    int released = 0;
+    size_t bytes;
+    unsigned char *data = bytes_of(small_network(), &bytes);
+
+    REFUSED(infer_model_open_memory(NULL, bytes, count_release, &released, &err,
+                                    &model),
+            INFER_EARGUMENT, "no bytes");
+    assert_int_equal(released, 1);
+    REFUSED(infer_model_open_memory(data, bytes, count_release, &released, &err,
+                                    NULL),
+            INFER_EARGUMENT, "no place");
+    assert_int_equal(released, 2);
+    for (size_t n = 0; n < bytes; n += n < 16 ? 1 : 97) {
+        unsigned char *part = malloc(n ? n : 1); /* ASan sees what is read */
+        const int before = released;
+
+        memcpy(part, data, n);
+        REFUSED(infer_model_open_memory(part, n, count_release, &released, &err,
+                                        &model),
+                INFER_EFORMAT, "model in memory: ");
+        assert_int_equal(released, before + 1);
+        free(part);
+    }
+    assert_null(model);
+    free(data);
+}
+
+/* A bit of the weights that changes is noticed when they are packed. */
+TEST(test_damaged)
+{
+    struct infer_model *model = NULL;
+    struct infer_session *s;
+    struct infer_error err = {0};
+    uint64_t state = 3;
+    struct infer_array x = array_of(&state, DIMS(1, 3, 16, 16));
+    size_t bytes;
+    unsigned char *data = bytes_of(small_network(), &bytes);
+
+    data[bytes - 3] ^= 4;
+    if (infer_model_open_memory(data, bytes, NULL, NULL, &err, &model) < 0)
+        fail_msg("%s", err.text);
+    s = session_of(model, INFER_BACKEND_REF, false);
+    REFUSED(infer_session_run(s, &x, 1, NULL, 0, &err), INFER_EFORMAT,
+            "CRC-32");
+    infer_session_close(&s);
+    infer_model_close(&model);
+    free(x.data);
+    free(data);
+}
+
+/* ---- the log ------------------------------------------------------- */
+
+struct lines {
+    int count[INFER_LOG_DEBUG + 1];
+    char info[2][256];
+};
+
+static void take_line(void *user, int level, const char *text)
+{
+    struct lines *l = user;
+
+    assert_true(level >= INFER_LOG_WARNING && level <= INFER_LOG_DEBUG);
+    assert_null(strchr(text, '\n'));
+    if (level == INFER_LOG_INFO && l->count[level] < 2)
+        snprintf(l->info[l->count[level]], sizeof l->info[0], "%s", text);
+    l->count[level]++;
+}
+
+TEST(test_log)
+{
+    struct infer_model *model = model_of(small_network());
+    struct infer_session_options o;
+    struct infer_session *s = NULL;
+    struct infer_error err = {0};
+    struct lines lines = {0};
+    uint64_t state = 5;
+    struct infer_array x = array_of(&state, DIMS(1, 3, 16, 16));
+
+    infer_session_options_init(&o);
+    o.backend = INFER_BACKEND_REF;
+    o.log = take_line;
+    o.log_user = &lines;
+    if (infer_session_create(model, &o, &err, &s) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(lines.count[INFER_LOG_INFO], 1);
+    assert_non_null(strstr(lines.info[0], "backend ref, precision fp32"));
+    assert_int_equal(infer_session_run(s, &x, 1, NULL, 0, &err), 0);
+    assert_int_equal(lines.count[INFER_LOG_INFO], 2);
+    assert_non_null(strstr(lines.info[1], "plan for 1x3x16x16: "));
+    assert_int_equal(lines.count[INFER_LOG_DEBUG],
+                     infer_session_layer_count(s));
+    assert_int_equal(infer_session_run(s, &x, 1, NULL, 0, &err), 0);
+    assert_int_equal(lines.count[INFER_LOG_INFO], 2); /* the same plan */
+    assert_int_equal(lines.count[INFER_LOG_WARNING], 0);
+    infer_session_close(&s);
+    infer_model_close(&model);
+    free(x.data);
+}
+
+/* ---- scores -------------------------------------------------------- */
+
+TEST(test_scores)
+{
+    float v[] = {9, 9, 9, 9, 1, NAN, 3, 3};
+    struct infer_array a = {.dtype = INFER_F32,
+                            .rank = 2,
+                            .dim = {2, 4},
+                            .data = v,
+                            .bytes = sizeof v};
+    struct infer_error err = {0};
+    int64_t place[5];
+    double value[5], p[4];
+
+    assert_int_equal(infer_array_top_k(&a, 1, 5, place, value, &err), 4);
+    assert_int_equal(place[0], 2); /* equal ones keep their order */
+    assert_int_equal(place[1], 3);
+    assert_int_equal(place[2], 0);
+    assert_int_equal(place[3], 1); /* NaN */
+    assert_true(value[2] == 1 && isnan(value[3]));
+    assert_int_equal(infer_array_top_k(&a, 1, 1, place, NULL, &err), 1);
+    assert_int_equal(place[0], 2);
+    assert_int_equal(infer_array_top_k(&a, 0, 0, NULL, NULL, &err), 0);
+    v[5] = 3;
+    assert_int_equal(infer_array_softmax(&a, 1, p, 4, &err), 0);
+    const double sum = exp(-2) + 3;
+    assert_true(fabs(p[0] - exp(-2) / sum) < 1e-15);
+    assert_true(fabs(p[3] - 1 / sum) < 1e-15);
+    v[4] = INFINITY; /* all of the probability, and no NaN */
+    assert_int_equal(infer_array_softmax(&a, 1, p, 4, &err), 0);
+    assert_true(p[0] == 1 && p[1] == 0);
+    REFUSED(infer_array_softmax(&a, 2, p, 4, &err), INFER_EARGUMENT,
+            "entry 2 asked for, there are 2");
+    REFUSED(infer_array_softmax(&a, 1, p, 3, &err), INFER_EARGUMENT,
+            "3 probabilities, expected 4");
+    REFUSED(infer_array_top_k(&a, 1, -1, place, NULL, &err), INFER_EARGUMENT,
+            "-1 places");
+    a.bytes--;
+    REFUSED(infer_array_top_k(&a, 1, 1, place, NULL, &err), INFER_EARGUMENT,
+            "31 bytes");
+    a.data = NULL;
+    REFUSED(infer_array_top_k(&a, 1, 1, place, NULL, &err), INFER_EARGUMENT,
+            "no data");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_run),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_damaged), cmocka_unit_test(test_log),
+        cmocka_unit_test(test_scores),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
