@@ -26,6 +26,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __CUDACC__
+#define PRODUCT_TABLE_FUNCTION static inline __host__ __device__
+#else
+#define PRODUCT_TABLE_FUNCTION static inline
+#endif
+
 #define PRODUCT_TABLE_MAX_BITS 11
 
 /* Parts of a number of single precision. */
@@ -41,14 +47,14 @@ static inline int64_t product_table_entries(int m)
 }
 
 /* Index of an operand's bit pattern. */
-static inline uint32_t product_table_index(int m, uint32_t bits)
+PRODUCT_TABLE_FUNCTION uint32_t product_table_index(int m, uint32_t bits)
 {
     return (bits & PRODUCT_TABLE_FRACTION) >> (23 - m);
 }
 
 /* Product of the bit patterns a and b, whose entry is given. */
-static inline uint32_t product_table_join(uint32_t a, uint32_t b,
-                                          uint32_t entry)
+PRODUCT_TABLE_FUNCTION uint32_t product_table_join(uint32_t a, uint32_t b,
+                                                   uint32_t entry)
 {
     const uint32_t sign = (a ^ b) & PRODUCT_TABLE_SIGN;
     const uint32_t ea = a & PRODUCT_TABLE_EXPONENT;

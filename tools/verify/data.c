@@ -402,27 +402,13 @@ static void add_infinities(enum infer_dtype dtype, struct rng *rng,
                                            : -INFINITY);
 }
 
-/* A table of products, row-major.  In the passes on integers fractions are 0 or
- * 1/2, and the first entry, of powers of two, has none, so that products of
- * integers are integers. */
-static void fill_product_table(enum pass pass, struct rng *rng, int64_t count,
-                               uint32_t *entry)
-{
-    for (int64_t at = 0; at < count; at++) {
-        const uint32_t any = (uint32_t)rng_range(rng, 0, (1 << 24) - 1);
-        entry[at] = pass == PASS_REAL ? any
-                    : at == 0         ? any & UINT32_C(1) << 23
-                                      : any & UINT32_C(3) << 22;
-    }
-}
-
 void data_fill(const struct kern_problem *p, int i, enum pass pass,
                struct rng *rng, int64_t count, void *dense)
 {
     const enum infer_dtype dtype = p->in[i].dtype;
 
     if (i == PRODUCT_TABLE_IN && product_table_of(p)) {
-        fill_product_table(pass, rng, count, dense);
+        data_fill_table(pass, rng, count, dense);
         return;
     }
 

@@ -49,6 +49,9 @@ bool data_takes_infinite(const struct kern_problem *p);
 void data_fill(const struct kern_problem *p, int i, enum pass pass,
                struct rng *rng, int64_t count, void *dense);
 
+/* A table of products of `count` entries, row-major (data_table.c). */
+void data_fill_table(enum pass pass, struct rng *rng, int64_t count,
+                     uint32_t *entry);
 /* Element `at` of input i of an operation of training (data_train.c); false
  * where it is as any other's. */
 bool data_train(const struct kern_problem *p, int i, int64_t at,
