@@ -18,7 +18,7 @@ static int classify(const struct infer_model *model,
                     const struct infer_image *image, struct infer_error *err)
 {
     struct infer_tensor_info info;
-    struct infer_array in = {0}, out = {0};
+    struct infer_tensor in = {0}, out = {0};
     int rc = infer_model_input(model, 0, &info);
 
     if (rc < 0)
@@ -35,12 +35,8 @@ static int classify(const struct infer_model *model,
     rc = in.data == NULL ? INFER_EMEMORY
                          : infer_model_preprocess(model, 0, image, NULL,
                                                   in.data, in.bytes, err);
-    if (rc == 0) /* data NULL: only describe the output */
-        rc = infer_session_run(session, &in, 1, &out, 1, err);
-    if (rc == 0 && (out.data = malloc(out.bytes)) == NULL)
-        rc = INFER_EMEMORY;
-    if (rc == 0)
-        rc = infer_session_run(session, &in, 1, &out, 1, err);
+    if (rc == 0) /* data NULL: the output stays in the session */
+        rc = infer_session_run_tensors(session, &in, 1, &out, 1, err);
     if (rc == 0) {
         const float *scores = out.data;
         const size_t n = out.bytes / sizeof *scores;
@@ -54,7 +50,6 @@ static int classify(const struct infer_model *model,
         printf("%zu %s\n", best, label != NULL ? label : "");
     }
     free(in.data);
-    free(out.data);
     return rc;
 }
 
