@@ -115,10 +115,10 @@ struct graph_slice {
 };
 
 /* reshape: entries > 0 are sizes, 0 copies the input's size at that place, -1
- * (once) takes the rest.  expand and tile: target sizes (1 and -1: as input) and
- * repeats.  In reshape and expand GRAPH_EXPAND_LIKE(k) is the size of dimension
- * k of input 1, of which nothing but the shape is read.  squeeze and unsqueeze: the axes.  transpose:
- * the order. */
+ * (once) takes the rest.  expand and tile: target sizes (1 and -1: as input)
+ * and repeats.  In reshape and expand GRAPH_EXPAND_LIKE(k) is the size of
+ * dimension k of input 1, of which nothing but the shape is read.  squeeze and
+ * unsqueeze: the axes.  transpose: the order. */
 #define GRAPH_EXPAND_LIKE(k) (-2 - (k))
 struct graph_dims {
     int n;

@@ -661,7 +661,7 @@ int onnx_fold_node(struct onnx_import *im)
     if (strcmp(im->node->op, "Size") == 0)
         return fold_shape(im, true);
     row = find_fold(im->node->op);
-    if (row < 0 || im->node->n_out != 1)
+    if (row < 0 || im->node->n_out != 1 || onnx_reads_counted(im))
         return 0;
     in = onnx_alloc(&im->scratch, (size_t)im->node->n_in * sizeof(*in));
     small = onnx_alloc(&im->keep, sizeof(*small) * ONNX_PROBES);

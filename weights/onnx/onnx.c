@@ -416,9 +416,13 @@ int onnx_import_node(struct onnx_import *im)
     } else {
         rc = onnx_fold_node(im);
         if (rc != 0)
-            return rc < 0 ? rc : 0;
+            return rc < 0 ? rc : onnx_note_sizes(im, true);
         im->param = op->param;
-        op->import(im);
+        if (onnx_reads_counted(im))
+            onnx_import_counted(im, op);
+        else
+            op->import(im);
+        onnx_note_sizes(im, false);
     }
     if (im->rc < 0 || im->skip)
         return im->rc < 0 ? im->rc : 1;
@@ -652,7 +656,7 @@ static int add_outputs(struct onnx_import *im)
             return onnx_fail(im, INFER_EFORMAT,
                              "nothing produces the graph output '%.*s'",
                              PB_TEXT(name, 128));
-        if (onnx_value_graph(im, v, &value) < 0 || check_freed(im, value) < 0)
+        if (onnx_settle_output(im, v, &value) < 0 || check_freed(im, value) < 0)
             return im->rc;
         rc = graph_add_output(im->g, value);
         if (rc < 0)
@@ -660,6 +664,8 @@ static int add_outputs(struct onnx_import *im)
     }
     if (rc == 0 && i == 0)
         return onnx_fail(im, INFER_EFORMAT, "the graph has no outputs");
+    for (i = 0; rc == 0 && (rc = im->source->output(im, i, &name)) > 0; i++)
+        rc = onnx_count_output(im, onnx_value_find(im, name));
     return rc;
 }
 

@@ -60,6 +60,13 @@ struct onnx_value {
     struct constant *constant;       /* a reference; NULL until needed */
     const struct onnx_small **small; /* one a probe; NULL until needed */
     struct pb_span tensor;           /* ONNX_LAZY */
+    /* Entries along an axis of which only the first count (counted.c): 1 + the
+     * value of the graph that says how many; 0: all do. */
+    int count, axis;
+    /* Computed from the size of such an axis, of `room` entries: the same.  In
+     * a shape, `axis` is the entry; else it is -1. */
+    int sized;
+    int64_t room;
 };
 
 struct onnx_import;
@@ -217,6 +224,26 @@ int onnx_import_body(struct onnx_import *im, const struct onnx_graph *body,
 /* The model's function that the current node calls, or NULL. */
 const struct onnx_function *onnx_function_find(const struct onnx_import *im);
 int onnx_import_function(struct onnx_import *im, const struct onnx_function *f);
+
+/* ---- tensors of a computed number of entries (counted.c) ----------- */
+
+/* True where an input of the current node is such a tensor. */
+bool onnx_reads_counted(const struct onnx_import *im);
+/* Records what the outputs of the current node, which was imported, owe to the
+ * sizes of such tensors. */
+int onnx_note_sizes(struct onnx_import *im, bool folded);
+/* Imports the current node, which reads such tensors. */
+int onnx_import_counted(struct onnx_import *im, const struct onnx_op *op);
+/* Output i of the current node is such a tensor; count: a value of the graph,
+ * I64 of one element. */
+int onnx_set_counted(struct onnx_import *im, int i, int axis, int count);
+/* NonZero of what is computed at run time. */
+int onnx_counted_non_zero(struct onnx_import *im);
+/* The value of the graph for an output of the whole graph: entries that do not
+ * count are 0, or -1 in integers. */
+int onnx_settle_output(struct onnx_import *im, int v, int *value);
+/* Makes the count an output of the graph, once. */
+int onnx_count_output(struct onnx_import *im, int v);
 
 /* ---- attributes of the current node -------------------------------- */
 

@@ -226,6 +226,11 @@ int onnx_value_graph(struct onnx_import *im, int value, int *out)
     if (load_lazy(im, v) < 0 || small_constant(im, v) < 0 ||
         onnx_name(im, v->name, &name) < 0)
         return im->rc;
+    if (v->sized && v->state == ONNX_SMALL)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "'%s' depends on how many entries a tensor has, which "
+                         "is computed at run time, and is used as data",
+                         name);
     if (v->graph < 0) {
         if (v->state == ONNX_SMALL && !v->constant && im->node) {
             int expanded;

@@ -326,8 +326,6 @@ TEST(test_windows_refused)
     graph_floats(&m, "r", DIMS(1, 4), FLOATS(0, 0, 1, 1));
     graph_ints(&m, "b", DIMS(1), INTS(0));
     must_not(m, 16, INFER_EUNSUPPORTED, "sampling_ratio 0");
-    must_not(one_node("NonZero", "x", DIMS(2), NULL), 13, INFER_EUNSUPPORTED,
-             "nobody knows");
 }
 
 /* ---- free sizes ---------------------------------------------------- */

@@ -46,8 +46,9 @@ static int take_rows(struct onnx_import *im, const struct constant *all)
 int onnx_import_nms(struct onnx_import *im)
 {
     struct onnx_value v = {.state = ONNX_GRAPH};
+    const int64_t line = -1;
     union graph_attr attr;
-    int in[2];
+    int in[2], at;
 
     onnx_arity(im, 2, 5);
     onnx_defaults(GRAPH_NMS, &attr);
@@ -61,5 +62,11 @@ int onnx_import_nms(struct onnx_import *im)
         constant_unref(v.constant);
         return im->rc;
     }
-    return compose_output(im, 0, v.graph);
+    compose_output(im, 0, v.graph);
+    at = compose_slice(im, v.graph, 1, 0, 1, 1);
+    at = compose_binary(im, KERN_GREATER_EQUAL, at,
+                        compose_integer(im, INFER_I64, 0));
+    at = compose_reshape(im, compose_cast(im, INFER_I64, at), 1, &line);
+    return onnx_set_counted(im, 0, 0,
+                            compose_reduce(im, KERN_REDUCE_SUM, at, 0));
 }

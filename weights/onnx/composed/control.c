@@ -71,6 +71,14 @@ static int choose(struct onnx_import *im, struct pb_span condition,
                              "the condition is computed at run time, and what "
                              "depends on it has not one shape and type");
     }
+    for (int i = 1; i < 3; i++) {
+        const int v = onnx_value_find(im, in[i]);
+
+        if (v >= 0 && im->value[v].count > 0)
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "the condition is computed at run time, and so is "
+                             "how many entries a result has");
+    }
     return onnx_step(im, "Where", in, 3, out, NULL, 0);
 }
 

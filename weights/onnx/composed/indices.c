@@ -243,9 +243,7 @@ int onnx_import_non_zero(struct onnx_import *im)
     if (onnx_input_constant(im, 0, &c) < 0)
         return im->rc;
     if (!c)
-        return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "values that are computed at run time leave a number "
-                         "of indices that nobody knows");
+        return onnx_counted_non_zero(im);
     dim[0] = c->rank;
     dim[1] = 0;
     for (int64_t i = 0; i < constant_count(c); i++)

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ONNX models with tensors whose number of entries is computed at run time:
+ * what counts, what the rest is, and what operators that mix entries give. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/weights/onnx_model.h"
+
+#define N 6
+
+/* x of 6 elements; "at", 1 x 6, tells where they are positive, "picked" are
+ * these. */
+static struct pb_message picked(void)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+
+    graph_input(&m, "x", DIMS(N));
+    graph_floats(&m, "zero", 0, NULL, FLOATS(0));
+    graph_node(&m, "Greater", "x zero", "positive", NULL);
+    graph_node(&m, "NonZero", "positive", "rows", NULL);
+    attr_ints(&a, "perm", 2, INTS(1, 0));
+    graph_node(&m, "Transpose", "rows", "at", &a);
+    graph_node(&m, "GatherND", "x at", "picked", NULL);
+    return m;
+}
+
+struct result {
+    float y[64];
+    int64_t integers[64], count;
+    struct infer_array out;
+};
+
+/* Runs a model of output y, whose count is an output, too, where `counted`. */
+static struct result run(struct pb_message *m, int opset, const float *x,
+                         bool counted)
+{
+    struct graph *g = must_read(model_of(m, opset));
+    struct infer_session_options options;
+    struct infer_session *session = NULL;
+    struct infer_model *model = NULL;
+    struct result r = {.count = -1};
+    struct infer_array in = {.dtype = INFER_F32, .rank = 1, .dim = {N}};
+    struct infer_array out[2] = {{.data = r.y, .bytes = sizeof r.y},
+                                 {.data = &r.count, .bytes = 8}};
+    struct infer_error err;
+
+    assert_int_equal(g->n_outputs, counted ? 2 : 1);
+    if (counted)
+        assert_string_equal(g->value[g->output[1]].name, "y.count");
+    assert_string_equal(g->value[g->output[0]].name, "y");
+    if (g->value[g->output[0]].dtype == INFER_I64) {
+        out[0].data = r.integers;
+        out[0].bytes = sizeof r.integers;
+    }
+    in.data = (void *)(uintptr_t)x;
+    in.bytes = N * sizeof *x;
+    infer_session_options_init(&options);
+    options.backend = INFER_BACKEND_REF;
+    if (model_from_graph(g, &err, &model) < 0 ||
+        infer_session_create(model, &options, &err, &session) < 0 ||
+        infer_session_run(session, &in, 1, out, counted ? 2 : 1, &err) < 0)
+        fail_msg("%s", err.text);
+    r.out = out[0];
+    infer_session_close(&session);
+    infer_model_close(&model);
+    return r;
+}
+
+static void assert_floats(const struct result *r, const float *want, size_t n)
+{
+    size_t all = 1;
+
+    for (int d = 0; d < r->out.rank; d++)
+        all *= (size_t)r->out.dim[d];
+    assert_int_equal(all, n);
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(r->y[i] - want[i]) <= 1e-6f))
+            fail_msg("element %zu is %g, expected %g", i, (double)r->y[i],
+                     (double)want[i]);
+}
+
+static const float some[N] = {-1, 5, 0, 2, 7, -3};
+static const float none[N] = {-1, -1, -1, -1, -1, -1};
+static const float every[N] = {6, 5, 4, 3, 2, 1};
+
+/* ---- what counts --------------------------------------------------- */
+
+/* Coordinates in 2 x 3; -1 behind the count. */
+TEST(test_non_zero)
+{
+    static const int64_t want[2 * N] = {0, 1, 1, -1, -1, -1,
+                                        1, 0, 1, -1, -1, -1};
+    struct pb_message m = EMPTY;
+    struct result r;
+
+    graph_input(&m, "x", DIMS(N));
+    graph_output(&m, "y");
+    graph_floats(&m, "zero", 0, NULL, FLOATS(0));
+    graph_ints(&m, "shape", DIMS(2), INTS(2, 3));
+    graph_node(&m, "Max", "x zero", "up", NULL);
+    graph_node(&m, "Reshape", "up shape", "table", NULL);
+    graph_node(&m, "NonZero", "table", "y", NULL);
+    r = run(&m, 13, some, true);
+    assert_int_equal(r.count, 3);
+    assert_memory_equal(r.integers, want, sizeof want);
+}
+
+TEST(test_picked)
+{
+    static const struct {
+        const float *x;
+        float y[N];
+        int64_t count;
+    } cases[] = {{some, {5, 2, 7, 0, 0, 0}, 3},
+                 {none, {0, 0, 0, 0, 0, 0}, 0},
+                 {every, {6, 5, 4, 3, 2, 1}, 6}};
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct pb_message m = picked();
+        struct result r;
+
+        graph_output(&m, "y");
+        graph_node(&m, "Identity", "picked", "y", NULL);
+        r = run(&m, 13, cases[i].x, true);
+        assert_int_equal(r.count, cases[i].count);
+        assert_floats(&r, cases[i].y, N);
+    }
+}
+
+/* ---- what mixes entries -------------------------------------------- */
+
+/* Sum, largest and smallest element, and their sum of all. */
+TEST(test_reductions)
+{
+    static const struct {
+        const char *op;
+        float y;
+    } cases[] = {{"ReduceSum", 14},
+                 {"ReduceMax", 7},
+                 {"ReduceMin", 2},
+                 {"ReduceProd", 70}};
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct pb_message m = picked(), a = EMPTY;
+        struct result r;
+
+        graph_output(&m, "y");
+        attr_int(&a, "keepdims", 0);
+        graph_node(&m, cases[i].op, "picked", "y", &a);
+        r = run(&m, 13, some, false);
+        assert_floats(&r, &cases[i].y, 1);
+    }
+}
+
+/* The two largest; of one element, one. */
+TEST(test_top_k)
+{
+    static const float one[N] = {-1, -2, 3, -4, -5, -6};
+    static const int64_t k = 2;
+
+    for (int i = 0; i < 2; i++) {
+        struct pb_message m = picked();
+        struct result r;
+
+        graph_output(&m, "y");
+        graph_ints(&m, "k", DIMS(1), &k);
+        graph_node(&m, "TopK", "picked k", "y where", NULL);
+        r = run(&m, 13, i ? one : some, true);
+        assert_int_equal(r.count, i ? 1 : 2);
+        assert_floats(&r, i ? FLOATS(3, 0) : FLOATS(7, 5), 2);
+    }
+}
+
+/* The first two, at most. */
+TEST(test_slice)
+{
+    for (int i = 0; i < 2; i++) {
+        struct pb_message m = picked();
+        struct result r;
+
+        graph_output(&m, "y");
+        graph_ints(&m, "from", DIMS(1), INTS(0));
+        graph_ints(&m, "to", DIMS(1), INTS(2));
+        graph_node(&m, "Slice", "picked from to", "y", NULL);
+        r = run(&m, 13, i ? none : some, true);
+        assert_int_equal(r.count, i ? 0 : 2);
+        assert_floats(&r, i ? FLOATS(0, 0) : FLOATS(5, 2), 2);
+    }
+}
+
+/* Joined parts close up; a constant of the size of one has as many entries,
+ * as labels of detectors have. */
+TEST(test_joined)
+{
+    static const float want[2 * N] = {5, 2, 7, 9, 9, 9};
+    struct pb_message m = picked(), a = EMPTY;
+    const float nine = 9;
+    struct result r;
+
+    graph_output(&m, "y");
+    graph_node(&m, "Shape", "picked", "shape", NULL);
+    attr_tensor(&a, "value",
+                tensor_raw("", ONNX_FLOAT, DIMS(1), &nine, sizeof nine));
+    graph_node(&m, "ConstantOfShape", "shape", "labels", &a);
+    a = (struct pb_message)EMPTY;
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Concat", "picked labels", "y", &a);
+    r = run(&m, 13, some, true);
+    assert_int_equal(r.count, 6);
+    assert_floats(&r, want, 2 * N);
+}
+
+/* What is written to x where it is positive; the rest stays. */
+TEST(test_scatter)
+{
+    static const char *const ops[2] = {"ScatterND", "ScatterElements"};
+
+    for (int i = 0; i < 4; i++) {
+        struct pb_message m = picked();
+        struct result r;
+
+        graph_output(&m, "y");
+        graph_ints(&m, "axis", DIMS(1), INTS(1));
+        graph_node(&m, "Squeeze", "at axis", "line", NULL);
+        graph_node(&m, "Neg", "picked", "minus", NULL);
+        graph_node(&m, ops[i % 2], i % 2 ? "x line minus" : "x at minus", "y",
+                   NULL);
+        r = run(&m, 13, i < 2 ? some : none, false);
+        assert_floats(&r, i < 2 ? FLOATS(-1, -5, 0, -2, -7, -3) : none, N);
+    }
+}
+
+/* Padding by what is missing from 6: all entries count then. */
+TEST(test_padded)
+{
+    struct pb_message m = picked(), a = EMPTY;
+    struct result r;
+
+    graph_output(&m, "y");
+    graph_ints(&m, "six", DIMS(1), INTS(6));
+    graph_ints(&m, "start", DIMS(1), INTS(0));
+    graph_floats(&m, "fill", 0, NULL, FLOATS(-4));
+    graph_node(&m, "Shape", "picked", "shape", NULL);
+    graph_node(&m, "Sub", "six shape", "missing", NULL);
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Concat", "start missing", "pads", &a);
+    graph_node(&m, "Pad", "picked pads fill", "y", NULL);
+    r = run(&m, 13, some, false);
+    assert_floats(&r, FLOATS(5, 2, 7, -4, -4, -4), N);
+}
+
+/* ---- what is refused ----------------------------------------------- */
+
+TEST(test_refused)
+{
+    struct pb_message m = picked(), a = EMPTY;
+
+    graph_output(&m, "y");
+    graph_node(&m, "ReduceMean", "picked", "y", NULL);
+    must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, "keep them apart");
+
+    /* the number of entries as data */
+    m = picked();
+    graph_output(&m, "y");
+    graph_node(&m, "Shape", "picked", "shape", NULL);
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Cast", "shape", "n", &a);
+    graph_node(&m, "Div", "x n", "y", NULL);
+    must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, "used as data");
+
+    /* from the end */
+    m = picked();
+    graph_output(&m, "y");
+    graph_ints(&m, "from", DIMS(1), INTS(0));
+    graph_ints(&m, "to", DIMS(1), INTS(-1));
+    graph_node(&m, "Slice", "picked from to", "y", NULL);
+    must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, "keep them apart");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_non_zero),   cmocka_unit_test(test_picked),
+        cmocka_unit_test(test_reductions), cmocka_unit_test(test_top_k),
+        cmocka_unit_test(test_slice),      cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_scatter),    cmocka_unit_test(test_padded),
+        cmocka_unit_test(test_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
