@@ -359,13 +359,16 @@ bool scored_decode(const struct task_outputs *o, struct box_list *list)
 
 /* ---- lists --------------------------------------------------------- */
 
-/* Three outputs in any order: boxes (K,4), whole numbers (K), numbers (K). */
+/* Three outputs in any order: boxes (K,4), whole numbers (K), numbers (K).  How
+ * many of the K are meant may be a fourth; the others' scores are 0. */
 static bool listed_read(const struct task_outputs *o, struct task_entry *boxes,
                         struct task_entry *labels, struct task_entry *scores)
 {
     int found = 0;
 
-    if (o->count != 3)
+    if (o->count != 3 &&
+        !(o->count == 4 && o->array[3].rank == 1 && o->array[3].dim[0] == 1 &&
+          scalar_is_integer(o->array[3].dtype)))
         return false;
     for (int i = 0; i < 3; i++) {
         const bool integer = scalar_is_integer(o->array[i].dtype);

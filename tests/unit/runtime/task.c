@@ -317,6 +317,32 @@ TEST(test_listed)
     run_end(&r);
 }
 
+/* With the number of boxes as a fourth output. */
+TEST(test_listed_count)
+{
+    struct run r;
+    struct task_boxes b;
+    float *boxes, *scores;
+    int64_t *labels;
+
+    run_begin(&r);
+    boxes = run_add(&r, "boxes", DIMS(2, 4));
+    labels = (int64_t *)(void *)run_add(&r, "labels", DIMS(4));
+    r.array[1].dtype = INFER_I64;
+    r.array[1].dim[0] = 2;
+    scores = run_add(&r, "scores", DIMS(2));
+    run_add(&r, "boxes.count", DIMS(1));
+    r.array[3].dtype = INFER_I64;
+    PUT(boxes, 1, 2, 3, 4, 5, 6, 7, 8);
+    labels[1] = 17;
+    PUT(scores, 0, 0.9);
+    b = decode(&r, "listed");
+    assert_int_equal(b.count, 1);
+    check_box(&b.box[0], 17, 0.9, 5, 6, 7, 8);
+    free(b.box);
+    run_end(&r);
+}
+
 /* ---- boxes in grids ------------------------------------------------ */
 
 TEST(test_yunet)
@@ -623,6 +649,7 @@ int main(void)
         cmocka_unit_test(test_detr),
         cmocka_unit_test(test_scored),
         cmocka_unit_test(test_listed),
+        cmocka_unit_test(test_listed_count),
         cmocka_unit_test(test_yunet),
         cmocka_unit_test(test_nanodet),
         cmocka_unit_test(test_darknet),
