@@ -219,6 +219,62 @@ def operators():
         x, k(1, 1, 4, 3), 1, "SAME"), [-1, 7 * 6 * 3]), p, free=True)
 
 
+DETECTION = """name: "TFLite_Detection_PostProcess"
+attr { key: "max_detections" value { i: %d } }
+attr { key: "max_classes_per_detection" value { i: %d } }
+attr { key: "num_classes" value { i: 3 } }
+attr { key: "nms_iou_threshold" value { f: 0.4 } }
+attr { key: "nms_score_threshold" value { f: 0.55 } }
+attr { key: "y_scale" value { f: 10.0 } }
+attr { key: "x_scale" value { f: 10.0 } }
+attr { key: "h_scale" value { f: 5.0 } }
+attr { key: "w_scale" value { f: 5.0 } }
+attr { key: "use_regular_nms" value { b: false } }"""
+
+
+def selection():
+    """Operators that pick elements, blocks, and the end of SSD networks."""
+    p = (2, 8, 6, 4)
+    for n in ("sin", "cos"):
+        model(n, getattr(tf.math, n), p, free=True)
+    model("top_k", lambda x: tf.math.top_k(x, 3)[0] * 2, p, free=True)
+    model("top_k_at", lambda x: tf.cast(tf.math.top_k(x, 3)[1], tf.float32), p)
+    for options in ({}, {"exclusive": True}, {"reverse": True}):
+        model("cumsum" + "".join(options),
+              lambda x, o=options: tf.cumsum(x, 2, **o), p, free=True)
+    for axis in (-1, 1):
+        model("one_hot%d" % axis, lambda x, a=axis: tf.one_hot(
+            tf.cast(x * 2, tf.int32), 5, 2.0, -1.0, axis=a), (2, 3, 4))
+    for i, at in enumerate(([[0, 1], [0, 2]], [[0], [0], [0]],
+                            [[[0, 2, 3]], [[0, 0, 1]]])):
+        model("gather_nd%d" % i,
+              lambda x, at=at: tf.gather_nd(x, at) * 2, (1,) + p[1:])
+    model("any", lambda x: tf.cast(tf.reduce_any(x > 1, 3), tf.float32), p)
+    model("all", lambda x: tf.cast(tf.reduce_all(x > -1, 3), tf.float32), p)
+    model("s2b", lambda x: tf.space_to_batch_nd(
+        x, [2, 3], [[1, 1], [0, 3]]), (1,) + p[1:])
+    model("b2s", lambda x: tf.batch_to_space(tf.nn.relu(tf.space_to_batch_nd(
+        x, [2, 3], [[1, 1], [0, 3]])), [2, 3], [[1, 0], [2, 1]]), (1,) + p[1:])
+    boxes = np.abs(f32(40, 4)) / 4 + np.float32(0.1)
+    for most, per_box in ((5, 1), (60, 2)):
+        detection("detection%d" % most, DETECTION % (most, per_box), boxes,
+                  most * per_box)
+
+
+def detection(name, text, anchors, n):
+    @tf.function(experimental_implements=text.replace("\n", " "))
+    def end(boxes, scores, anchors):
+        return (tf.zeros([1, n, 4]), tf.zeros([1, n]), tf.zeros([1, n]),
+                tf.zeros([1]))
+
+    f = tf.function(lambda b, s: end(b, tf.nn.sigmoid(s), anchors))
+    g = f.get_concrete_function(tf.TensorSpec((1, 40, 4)),
+                                tf.TensorSpec((1, 40, 4)))
+    c = tf.lite.TFLiteConverter.from_concrete_functions([g], f)
+    c.allow_custom_ops = True
+    write(name, c.convert(), [f32(1, 40, 4), f32(1, 40, 4)])
+
+
 def networks():
     q = (1, 15, 13, 3)
     model("net", network, (2,) + q[1:], free=True)
@@ -272,7 +328,7 @@ if SEEDS:
             os.remove(os.path.join(FOLDER, name))
 else:
     only = [a[7:] for a in sys.argv if a.startswith("--part=")]
-    for part in (networks, quantised, operators):
+    for part in (networks, quantised, operators, selection):
         if not only or part.__name__ in only:
             part()
     if "--applications" in sys.argv:

@@ -29,7 +29,13 @@ enum {
     QUANT_KIND,
     QUANT_AXIS = 6
 };
-enum { OPERATOR_CODE, OPERATOR_INPUTS, OPERATOR_OUTPUTS, OPERATOR_OPTIONS = 4 };
+enum {
+    OPERATOR_CODE,
+    OPERATOR_INPUTS,
+    OPERATOR_OUTPUTS,
+    OPERATOR_OPTIONS = 4,
+    OPERATOR_CUSTOM
+};
 enum { BUFFER_DATA, BUFFER_OFFSET, BUFFER_SIZE };
 
 static int check(const struct tflite_model *m, struct infer_error *err)
@@ -234,6 +240,7 @@ int tflite_model_operator(struct tflite_model *m, int index,
     out->in = fb_list(&t, OPERATOR_INPUTS, 4);
     out->out = fb_list(&t, OPERATOR_OUTPUTS, 4);
     out->options = fb_sub(&t, OPERATOR_OPTIONS);
+    out->custom_options = fb_list(&t, OPERATOR_CUSTOM, 1);
     rc = check(m, err);
     if (rc < 0)
         return rc;

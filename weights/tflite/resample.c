@@ -210,7 +210,7 @@ static bool left_swapped(const bool *gone, int rank)
 void tflite_import_reduce(struct tflite_import *im, int kind)
 {
     const bool keep = fb_bool(&im->op.options, 0);
-    bool swapped, gone[INFER_MAX_RANK] = {false};
+    bool swapped, truth, gone[INFER_MAX_RANK] = {false};
     int axis[2 * INFER_MAX_RANK], rank, n, x;
     union graph_attr attr;
 
@@ -236,10 +236,15 @@ void tflite_import_reduce(struct tflite_import *im, int kind)
             attr.reduce.axis[i] = axis[i];
     }
     x = tflite_in(im, 0, swapped);
+    truth = im->status == 0 && tflite_type(im, 0, 0).dtype == INFER_BOOL;
+    if (truth)
+        x = tflite_cast(im, x, INFER_F32);
     if (n > 0)
         x = tflite_emit(im, GRAPH_REDUCE, &attr, &x, 1);
     else
         x = tflite_plain_unary(im, x, KERN_IDENTITY);
+    if (truth)
+        x = tflite_cast(im, x, INFER_BOOL);
     tflite_out(im, 0, x, swapped && (keep || left_swapped(gone, rank)));
 }
 

@@ -94,6 +94,7 @@ struct tflite_operator {
     int n_in, n_out;
     struct fb_vector in, out;
     struct fb_table options;
+    struct fb_vector custom_options; /* bytes */
 };
 
 /* Checks all that is outside of tensors and operators. */

@@ -601,16 +601,17 @@ TEST(test_refusals)
         static const char *const names[] = {"x", "a", "b", "c", "y"};
         v[i] = model_float(&m, names[i], DIMS(1, 4), NULL);
     }
-    model_op(&m, 66, IN(v[0]), v[1]);
-    model_op(&m, 66, IN(v[0]), v[2]);
+    model_op(&m, 103, IN(v[0]), v[1]);
+    model_op(&m, 103, IN(v[0]), v[2]);
     model_op(&m, 32, IN(v[0]), v[3])->custom = "Detect";
     model_op(&m, 0, IN(v[1], v[2]), v[4]);
     model_io(&m, v[0], v[4]);
     model_write(&m, &f);
     assert_true(read_bytes(f.data, f.bytes, NULL, &err, &g) ==
                 INFER_EUNSUPPORTED);
-    assert_non_null(strstr(err.text, "SIN 'a': the operator is not supported "
-                                     "(and 1 more)"));
+    assert_non_null(strstr(err.text,
+                           "UNIQUE 'a': the operator is not supported "
+                           "(and 1 more)"));
     assert_non_null(strstr(err.text, "CUSTOM Detect 'c'"));
     assert_null(strstr(err.text, "ADD"));
 }
@@ -766,6 +767,49 @@ static bool check_made(const char *folder, const char *name)
     return false;
 }
 
+/* Some of them are kept: operators that pick, blocks, the end of an SSD. */
+TEST(test_selection)
+{
+    static const char *const names[] = {
+        "detection5.tflite",    "detection60.tflite", "top_k_at.tflite",
+        "cumsumreverse.tflite", "one_hot1.tflite",    "gather_nd2.tflite",
+        "b2s.tflite",           "any.tflite"};
+
+    for (size_t i = 0; i < COUNT(names); i++)
+        assert_true(check_made(SOURCE_DIR "/tests/data/tflite", names[i]));
+}
+
+/* Damaged options of a custom operator are an error or other numbers, whichever
+ * bit it is. */
+TEST(test_custom_options)
+{
+    static unsigned char data[8192];
+    const char *path = SOURCE_DIR "/tests/data/tflite/detection5.tflite";
+    FILE *file = fopen(path, "rb");
+    size_t at = 0, bytes;
+
+    assert_non_null(file);
+    bytes = fread(data, 1, sizeof data, file);
+    fclose(file);
+    while (at + 320 < bytes && memcmp(data + at, "max_detections", 14) != 0)
+        at++;
+    for (size_t i = at; i < at + 320 && i < bytes; i++) {
+        const unsigned char was = data[i];
+
+        for (int bit = 0; bit < 8; bit++) {
+            struct infer_error err = {0};
+            struct graph *g = NULL;
+
+            data[i] = was ^ (unsigned char)(1 << bit);
+            if (read_bytes(data, bytes, NULL, &err, &g) == 0)
+                graph_free(g);
+            else
+                assert_true(err.text[0] != 0);
+        }
+        data[i] = was;
+    }
+}
+
 TEST(test_made_files)
 {
     const char *folder = getenv("TFLITE_FILES");
@@ -810,6 +854,8 @@ int main(void)
         cmocka_unit_test(test_integer_pairs),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_selection),
+        cmocka_unit_test(test_custom_options),
         cmocka_unit_test(test_made_files),
     };
 
