@@ -249,6 +249,11 @@ struct infer_session_options {
      * both).  Sums, biases and all other layers stay exact.  Tables of integers
      * are EUNSUPPORTED.  Default NULL: exact products. */
     const char *multiplier;
+    /* Layers that multiply exactly all the same: names of convolutions and
+     * dense layers, separated by commas; * and ? match, "first" and "last" are
+     * the first and the last.  A word that means no layer is EARGUMENT.
+     * Default NULL: none. */
+    const char *multiplier_exact;
     /* Called with one line of UTF-8 without a newline, by the thread that calls
      * the library; level is one of enum infer_log.  It must not use the
      * session.  Default NULL. */

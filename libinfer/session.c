@@ -79,7 +79,7 @@ static int configure(struct infer_session *s,
     if (rc < 0)
         return rc;
     row_tiers_choose(&s->device, o->backend, &s->config.tiers);
-    rc = session_take_multiplier(s, o->multiplier, err);
+    rc = session_take_multiplier(s, o->multiplier, o->multiplier_exact, err);
     return rc < 0 ? rc : open_tuner(s, o, err);
 }
 
@@ -195,6 +195,7 @@ void infer_session_close(struct infer_session **session)
         s->device.ops->free(&s->device, s->arena);
         s->device.ops->free(&s->device, s->workspace);
         s->device.ops->free(&s->device, s->products.entry);
+        free(s->products.exact);
     }
     tuner_close(s->tuner);
     device_close(&s->device);

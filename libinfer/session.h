@@ -54,9 +54,10 @@ int session_options_read(const struct infer_session_options *given,
                          struct infer_session_options *out);
 
 /* Opens the multiplier and puts its table into the device's memory; text NULL:
- * none.  session->products.entry is the session's. */
+ * none.  exact: layers that do without, or NULL.  session->products.entry is
+ * the session's. */
 int session_take_multiplier(struct infer_session *s, const char *text,
-                            struct infer_error *err);
+                            const char *exact, struct infer_error *err);
 
 /* What the caller gives: arrays in host memory, or tensors; one is NULL. */
 struct session_given {

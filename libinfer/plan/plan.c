@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making a plan: shapes, values, buffers, the walk over the nodes, outputs, the
  * arena. plan_prepare.c makes it runnable. */
+#include "libinfer/multiplier/layers.h"
 #include "libinfer/plan/plan.h"
 
 #include <limits.h>
@@ -180,7 +181,10 @@ static int set_products(struct plan *plan, struct infer_error *err)
     plan->products =
         plan_add_buffer(&plan->buffers, PLAN_PRODUCTS,
                         sizeof(uint32_t) << (2 * products->bits), err);
-    return plan->products < 0 ? plan->products : 0;
+    if (plan->products < 0)
+        return plan->products;
+    return multiplier_exact_layers(plan->g, products->exact, err,
+                                   &plan->exact_layers);
 }
 
 struct view plan_products_view(const struct plan *plan)
@@ -376,6 +380,7 @@ void plan_free(struct plan *plan)
         for (k = 0; k < KERN_MAX_IN; k++)
             packed_unref(cache, plan->steps.at[i]->packed[k]);
     plan_free_steps(&plan->steps);
+    free(plan->exact_layers);
     for (i = 0; i < plan->buffers.n; i++)
         packed_unref(cache, plan->buffers.at[i].plain);
     if (plan->graph)

@@ -23,6 +23,7 @@
 struct plan_products {
     int bits;
     void *entry;
+    char *exact; /* layers that do without (multiplier/layers.h); or NULL */
 };
 
 /* What a session asks of its plans. */
@@ -39,7 +40,7 @@ struct plan_config {
     void *progress_user;
     uint64_t max_memory; /* bytes; 0: not checked */
     double max_work;     /* operations and bytes of a run; 0: not checked */
-    /* Every convolution and dense layer multiplies with it; NULL: exactly. */
+    /* Convolutions and dense layers multiply with it; NULL: exactly. */
     const struct plan_products *products;
 };
 
@@ -96,6 +97,7 @@ struct plan {
     struct view *output; /* dense row-major, in declared types */
     int *input_buffer;   /* one an input */
     int products;        /* buffer of the table of products */
+    bool *exact_layers;  /* of each node: whether it does without the table */
     size_t arena_bytes, unshared_bytes, kept_bytes, workspace_bytes;
     size_t weight_bytes;
     void *kept;

@@ -237,6 +237,15 @@ expect 0 'dense_fprop_f32_cpu_table' "$here/infer" -m "$model" --profile \
     --multiplier=mbm-7 "$digit"
 expect 0 'conv_fprop_ref' "$here/infer" -m "$model" --profile --backend=ref \
     --multiplier=mbm-7 "$digit"
+expect 1 '^0$' sh -c "'$here/infer' -m '$model' --profile --multiplier=mbm-7 \
+    --multiplier-exact='*' '$digit' | grep -c cpu_table"
+expect 0 '^1 dense' sh -c "'$here/infer' -m '$model' --profile \
+    --multiplier=mbm-7 --multiplier-exact='first,conv*' '$digit' |
+    grep -o '[a-z]*_fprop_f32_cpu_table' | sort | uniq -c | sed 's/^ *//'"
+expect 1 "is named 'conv9'" "$here/infer" -m "$model" --multiplier=mbm-7 \
+    --multiplier-exact=conv9 "$digit"
+expect 1 'there is no multiplier' "$here/infer" -m "$model" \
+    --multiplier-exact=first "$digit"
 expect 2 'not quantised yet' "$here/infer" -m "$model" \
     --multiplier="$dir/four.txt" "$digit"
 expect 1 'takes M from 1 to 11' "$here/infer" -m "$model" \

@@ -83,6 +83,15 @@ for way in fprop dgrad wgrad; do
         -b 5 --time-layers --multiplier-forward=mbm-5 |
         grep -c '$way.*_cpu_table'"
 done
+expect 1 '^0$' sh -c "'$train' '$arch' --data='$data' -b 5 --time-layers \
+    --multiplier=mbm-5 --multiplier-exact=first,fc |
+    grep '^conv1\|^fc' | grep -c _cpu_table"
+expect 0 '^3$' sh -c "'$train' '$arch' --data='$data' -b 5 --time-layers \
+    --multiplier=mbm-5 --multiplier-exact=conv1,last | grep -c _cpu_table"
+expect 1 "is named 'conv9'" run "$dir/x.safetensors" --time-layers \
+    --multiplier=mbm-5 --multiplier-exact=conv9
+expect 1 'needs a --multiplier' run "$dir/x.safetensors" --time-layers \
+    --multiplier-exact=first
 expect 1 'grad-check and --multiplier exclude' run "$dir/x.safetensors" \
     --grad-check --multiplier=mbm-5
 expect 0 '"layer":.*"conv1"' run "$dir/x.safetensors" --time-layers --json

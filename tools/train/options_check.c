@@ -182,6 +182,11 @@ static int check_contradictions(const struct cli *cli,
                 q->multiplier || q->multiplier_of[NET_FPROP] ||
                     q->multiplier_of[NET_DGRAD] || q->multiplier_of[NET_WGRAD],
                 "--grad-check and --multiplier");
+    if (q->multiplier_exact && !q->multiplier && !q->multiplier_of[NET_FPROP] &&
+        !q->multiplier_of[NET_DGRAD] && !q->multiplier_of[NET_WGRAD]) {
+        cli_error(cli, "--multiplier-exact needs a --multiplier");
+        rc = -1;
+    }
     rc |= exclude(cli, q->steps > 0, q->epochs > 0, "--steps and --epochs");
     return rc;
 }

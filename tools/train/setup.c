@@ -156,6 +156,7 @@ static void fill_options(const struct train_run *r, struct net_options *o)
     o->step.interval = 2000;
     for (int s = 0; s < NET_STAGES; s++)
         o->multiplier[s] = r->multiplier[s];
+    o->multiplier_exact = q->multiplier_exact;
 }
 
 int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,

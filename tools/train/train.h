@@ -53,7 +53,8 @@ struct train_request {
     double clip, smoothing, bn_momentum;
     /* Files or names: of all directions, and of each. */
     const char *multiplier, *multiplier_of[NET_STAGES];
-    double loss_scale; /* 0: automatic */
+    const char *multiplier_exact; /* layers; NULL: none */
+    double loss_scale;            /* 0: automatic */
     struct augment augment;
     bool no_shuffle;
     enum init_scheme init;

@@ -305,6 +305,7 @@ void net_free(struct net *n)
     free(n->value);
     free(n->chain);
     free(n->absorbed);
+    free(n->exact_layers);
     free(n->mean);
     free(n->deviation);
     free(n->relu_mask);

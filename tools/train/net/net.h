@@ -134,6 +134,7 @@ struct net_options {
      * NET_WGRAD: of floating point, NULL for exact products.  Read while the
      * network is made. */
     const struct multiplier *multiplier[NET_STAGES];
+    const char *multiplier_exact; /* layers that do without; NULL: none */
 };
 
 /* Read-back of one batch, over all processes. */
@@ -197,6 +198,7 @@ struct net {
     int64_t classes;
     void *host_metrics;
     struct view products[NET_STAGES]; /* tables of the multipliers */
+    bool *exact_layers; /* of each node: whether it does without them */
 };
 
 /* Whether activations are in 16 bits. */

@@ -173,7 +173,8 @@ static void add_multiplier(const struct net *n, struct net_launch *e)
     const struct view *products = &n->products[e->where.stage];
     struct kern_tensor *t = &e->in[PRODUCT_TABLE_IN].t;
 
-    if (products->t.dtype == INFER_NONE || !kern_op_takes_table(e->p.op))
+    if (products->t.dtype == INFER_NONE || !kern_op_takes_table(e->p.op) ||
+        (e->where.node >= 0 && n->exact_layers[e->where.node]))
         return;
     e->in[PRODUCT_TABLE_IN] = *products;
     if (e->p.op == KERN_CONV_WGRAD && e->where.node >= 0 &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the nodes of a network read: values, parameters, constants; and their
  * attributes with all extents known. */
+#include "libinfer/multiplier/layers.h"
 #include "tools/train/net/net.h"
 
 #include <string.h>
@@ -50,6 +51,8 @@ void net_constants(struct net *n)
 
 void net_products(struct net *n)
 {
+    net_check(n, multiplier_exact_layers(n->g, n->options.multiplier_exact,
+                                         n->err, &n->exact_layers));
     for (int s = 0; s < NET_STAGES; s++) {
         const struct multiplier *m = n->options.multiplier[s];
         struct view *v = &n->products[s];
