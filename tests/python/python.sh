@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds the Python package against this build folder and runs its tests.  Skips
+# where Python 3.11 with its headers, pip, setuptools, wheel, NumPy or pytest is
+# missing.  PYTHON names the interpreter.  Runs in the build folder.
+set -u
+src=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
+build=$(pwd)
+python=${PYTHON:-python3}
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+command -v "$python" >/dev/null || skip "$python is not here"
+"$python" - <<'END' || skip "see above"
+import importlib.util, os, sys, sysconfig
+missing = [m for m in ("pip", "setuptools", "wheel", "numpy", "pytest")
+           if importlib.util.find_spec(m) is None]
+if sys.version_info < (3, 11):
+    missing.append("version 3.11")
+if not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")):
+    missing.append("Python.h")
+if missing:
+    print(sys.executable, "lacks", ", ".join(missing))
+sys.exit(bool(missing))
+END
+if grep -q '^AM_CFLAGS.*-fsanitize' Makefile; then
+    skip "an interpreter without sanitizers cannot load this build"
+fi
+[ -e .libs/libinfer.a ] || skip "there is no static library in this build"
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+# pip leaves files in the source folder.
+mkdir "$work/tree" "$work/tree/tools"
+cp -R "$src/tools/python" "$work/tree/tools/"
+cp -R "$src/include" "$work/tree/"
+LIBINFER_BUILD=$build CFLAGS="-Wall -Wextra -Werror ${CFLAGS-}" \
+    "$python" -m pip install -q --no-build-isolation --no-deps --no-index \
+    --target "$work/site" "$work/tree/tools/python" >"$work/log" 2>&1 || {
+    tail -n 30 "$work/log"
+    exit 1
+}
+cd "$work" || exit 1
+DIGITS=$src/samples/digits OMP_NUM_THREADS=1 \
+    PYTHONPATH="$work/site${PYTHONPATH:+:$PYTHONPATH}" \
+    "$python" -m pytest -q -p no:cacheprovider "$src/tests/python"
