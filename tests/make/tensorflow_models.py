@@ -3,7 +3,7 @@
 """Small TensorFlow graphs that use every operator, with inputs and outputs.
 
     tensorflow_models.py FOLDER [--saved]
-    tensorflow_models.py --seeds FOLDER    the one that is kept in tests/data
+    tensorflow_models.py --seeds FOLDER    those that are kept in tests/data
 
 Each graph NAME is written as the frozen graph NAME.pb, with its inputs and
 outputs in TensorFlow's own order of axes in NAME.npz (input0, ..., output0,
@@ -45,6 +45,23 @@ def same_valid(name, make, *shapes):
             return make(*x, padding)
         one.__name__ = f"{name}_{padding.lower()}"
         case(*shapes)(one)
+
+
+# ---- operators that pick --------------------------------------------------
+@case((2, 3, 4))
+def seed_select(x):
+    """One of each: a long row of sums."""
+    at = tf.constant([[0, 1], [0, 2]])
+    t = raw.TopKV2(input=x, k=2)
+    one = tf.one_hot(raw.TopKV2(input=x, k=1).indices[:, :, 0], 4, 3.0, -1.0)
+    y = tf.cumsum(x, 2, exclusive=True) + tf.cumsum(x, 1, reverse=True) + one
+    y += raw.ReverseV2(tensor=x, axis=[1, 2])
+    y += tf.cos(x) * tf.sin(x) + tf.atan(x) + tf.tan(x / 4)
+    y += tf.einsum("nij,jk->nik", x, w(4, 4))
+    y += tf.cast(tf.reduce_any(x > 1, 2, keepdims=True), tf.float32)
+    y += tf.cast(tf.reduce_all(x > -1, 1, keepdims=True), tf.float32)
+    y += tf.reduce_sum(tf.gather_nd(tf.transpose(x, [1, 2, 0]), at))
+    return y * tf.reduce_sum(t.values, 2, keepdims=True)
 
 
 # ---- convolutions ---------------------------------------------------------
@@ -382,6 +399,7 @@ if sys.argv[1] == "--seeds":
     make(sys.argv[2], "network")
     os.rename(f"{sys.argv[2]}/network.pb", f"{sys.argv[2]}/seed_graph.pb")
     os.rename(f"{sys.argv[2]}/network.npz", f"{sys.argv[2]}/seed_graph.npz")
+    make(sys.argv[2], "seed_select")
     sys.exit()
 FOLDER = sys.argv[1]
 os.makedirs(FOLDER, exist_ok=True)

@@ -14,6 +14,7 @@ int tf_rename(struct onnx_import *im)
     const int n = op->param;
 
     onnx_ignore(im, "incompatible_shape_error");
+    onnx_ignore(im, "bad_indices_policy"); /* of GatherNd */
     onnx_arity(im, n > 0 ? n : 1, n > 0 ? n : -1);
     return tf_last(im, op->onnx, im->node->in, im->node->n_in, NULL, 0);
 }

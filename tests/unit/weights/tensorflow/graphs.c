@@ -136,6 +136,17 @@ TEST(test_seed)
     weights_dict_clear(&io);
 }
 
+/* Operators that pick elements and count along axes, in one graph. */
+TEST(test_selection)
+{
+    struct weights_dict io;
+
+    read_arrays(SOURCE_DIR "/tests/data/seed_select.npz", NULL, &io);
+    assert_true(check_file(SOURCE_DIR "/tests/data/seed_select.pb", &io) <=
+                1e-5);
+    weights_dict_clear(&io);
+}
+
 TEST(test_made_models)
 {
     const char *folder = getenv("TENSORFLOW_FILES");
@@ -639,6 +650,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_selection),
         cmocka_unit_test(test_made_models),
         cmocka_unit_test(test_real_files),
         cmocka_unit_test(test_real_refusals),
