@@ -232,8 +232,9 @@ static void describe(struct test_case *t, struct result *r)
     blob = need(blob_new(copy.data, copy.size));
     r->known = true;
     if (onnx_model_open(blob, NULL, &err, &m) == 0) {
-        for (i = 0; i < m.node.count; i++) {
-            if (onnx_node_parse(&m, m.node.item[i], &arena, &err, &node) < 0)
+        for (i = 0; i < m.graph.node.count; i++) {
+            if (onnx_node_parse(&m, m.graph.node.item[i], &arena, &err, &node) <
+                0)
                 break;
             if (*node.domain || !onnx_op_find(node.op))
                 r->known = false;
@@ -243,8 +244,9 @@ static void describe(struct test_case *t, struct result *r)
                 strcat(r->ops, node.op);
             }
         }
-        for (i = 0; i < m.input.count && t->n_inputs < MAX_ARRAYS; i++)
-            if (onnx_value_info_parse(&m, m.input.item[i], &err, &info) == 0)
+        for (i = 0; i < m.graph.input.count && t->n_inputs < MAX_ARRAYS; i++)
+            if (onnx_value_info_parse(&m, m.graph.input.item[i], &err, &info) ==
+                0)
                 t->input_name[t->n_inputs++] =
                     need(strndup((char *)info.name.data, info.name.bytes));
         onnx_model_close(&m);
