@@ -226,7 +226,7 @@ def test_dlpack_input(session, pictures):
     assert (session.run(Only(pictures))[0].numpy() == want).all()
 
 
-def test_torch(session, pictures):
+def test_torch(session, pictures, path):
     torch = pytest.importorskip("torch")
     want = session.run(pictures)[0].numpy()
     x = torch.from_dlpack(pictures)
@@ -239,11 +239,19 @@ def test_torch(session, pictures):
         session.run(x, out=torch.zeros(10, 20)[:, ::2])
     last = x.contiguous(memory_format=torch.channels_last)
     assert (session.run(last)[0].numpy() == want).all()
-    if torch.cuda.is_available() and "cuda" in libinfer.doctor().lower():
-        gpu = libinfer.Session(libinfer.Model(os.environ["MODEL"]), device="cuda:0")
-        (y,) = gpu.run(x.cuda(), lend=True)
-        t = torch.from_dlpack(y)
-        assert t.is_cuda and np.allclose(t.cpu().numpy(), want, atol=1e-4)
+    if torch.cuda.is_available() and "GPU cuda:0: " in libinfer.doctor():
+        gpu = libinfer.Session(libinfer.Model(path), device="cuda:0")
+        on_gpu = x.cuda()
+        for _ in range(4):  # launched, recorded, replayed
+            (y,) = gpu.run(on_gpu, lend=True)
+            t = torch.from_dlpack(y)
+            assert t.is_cuda and np.allclose(t.cpu().numpy(), want, atol=1e-4)
+            assert torch.from_dlpack(y).data_ptr() == t.data_ptr()
+            del t
+        assert np.allclose(gpu.run(on_gpu * 1)[0].numpy(), want, atol=1e-4)
+        given = torch.zeros(10, 10, device="cuda")
+        assert gpu.run(pictures, out=given)[0] is given
+        assert np.allclose(given.cpu().numpy(), want, atol=1e-4)
 
 
 def test_threads(model, pictures):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs on views: strides, memory lent by a session, memory of a GPU, DLPack. */
 #include "include/infer_dlpack.h"
+#include "libinfer/device/device.h"
 #include "tests/unit/runtime/network.h"
 
 static struct infer_tensor tensor_of(const struct infer_array *a)
@@ -294,6 +295,99 @@ TEST(test_dlpack_run)
     infer_model_close(&model);
 }
 
+/* ---- memory of a GPU ----------------------------------------------- */
+
+/* One run with the input at this address; the output lent or to memory of the
+ * GPU. */
+static void run_on_gpu(struct infer_session *s, const struct device *d,
+                       struct infer_tensor in, unsigned char *data,
+                       void *output, const struct infer_array *want)
+{
+    struct infer_tensor out = {
+        .data = output, .bytes = want->bytes, .memory = INFER_MEMORY_CUDA};
+    struct infer_array got = *want;
+    struct infer_error err = {0};
+
+    in.memory = INFER_MEMORY_CUDA;
+    in.data = data;
+    if (infer_session_run_tensors(s, &in, 1, &out, 1, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(out.memory, INFER_MEMORY_CUDA);
+    if (output)
+        assert_ptr_equal(out.data, output);
+    got.data = malloc(out.bytes);
+    assert_int_equal(d->ops->copy_out(d, got.data, out.data, out.bytes, &err),
+                     0);
+    assert_close(&got, want, 1e-4);
+    free(got.data);
+}
+
+/* Launched, recorded and replayed with one address, then another, then one that
+ * kernels cannot use where it is. */
+TEST(test_gpu)
+{
+    const size_t place[] = {0, 0, 0, 0, 4096, 4096, 4096, 0, 4, 0};
+    uint64_t state = 16;
+    struct infer_array x[2], want[2];
+    struct infer_model *model = model_of(small_network());
+    struct infer_session *s = session_of(model, INFER_BACKEND_REF, false);
+    struct infer_session_options o;
+    struct infer_error err = {0};
+    struct device d;
+    void *memory = NULL, *output = NULL;
+
+    if (device_open("cuda", 0, NULL, &err, &d) < 0) {
+        infer_session_close(&s);
+        infer_model_close(&model);
+        if (getenv("INFER_REQUIRE_GPU"))
+            fail_msg("%s", err.text);
+        skip();
+    }
+    for (int i = 0; i < 2; i++) {
+        x[i] = array_of(&state, DIMS(1, 3, 16, 16));
+        want[i] = run(s, &x[i], 1, 0);
+    }
+    infer_session_close(&s);
+    infer_session_options_init(&o);
+    o.device = "cuda";
+    o.tune = 0;
+    assert_int_equal(infer_session_create(model, &o, &err, &s), 0);
+    assert_int_equal(d.ops->alloc(&d, 8192, &err, &memory), 0);
+    assert_int_equal(d.ops->alloc(&d, want[0].bytes, &err, &output), 0);
+    for (size_t i = 0; i < COUNT(place); i++) {
+        unsigned char *at = (unsigned char *)memory + place[i];
+        const int k = (int)(i % 2);
+
+        assert_int_equal(d.ops->copy_in(&d, at, x[k].data, x[k].bytes, &err),
+                         0);
+        run_on_gpu(s, &d, tensor_of(&x[k]), at, i % 3 ? output : NULL,
+                   &want[k]);
+    }
+    struct infer_tensor in = tensor_of(&x[0]), out = {0};
+    const int64_t stride[] = {768, 1, 48, 3};
+
+    in.memory = INFER_MEMORY_CUDA;
+    REFUSED(infer_session_run_tensors(s, &in, 1, &out, 1, &err),
+            INFER_EARGUMENT, "host memory");
+    in.data = memory;
+    in.stride = stride;
+    REFUSED(infer_session_run_tensors(s, &in, 1, &out, 1, &err),
+            INFER_EUNSUPPORTED, "dense");
+    in.stride = NULL;
+    in.dtype = INFER_F16;
+    REFUSED(infer_session_run_tensors(s, &in, 1, &out, 1, &err),
+            INFER_EUNSUPPORTED, "expected F32");
+    d.ops->free(&d, memory);
+    d.ops->free(&d, output);
+    device_close(&d);
+    for (int i = 0; i < 2; i++) {
+        free(x[i].data);
+        free(want[i].data);
+    }
+    infer_session_close(&s);
+    infer_model_close(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,6 +398,7 @@ int main(void)
         cmocka_unit_test(test_dlpack_types),
         cmocka_unit_test(test_dlpack_refused),
         cmocka_unit_test(test_dlpack_run),
+        cmocka_unit_test(test_gpu),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
