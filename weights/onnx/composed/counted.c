@@ -562,7 +562,9 @@ static int rule_top_k(struct onnx_import *im, const struct onnx_op *op)
         return im->rc;
     if (axis == p.axis) {
         import_masked(im, op, 0, largest ? -INFINITY : INFINITY);
-        count = at_most(im, count, output_type(im, 0).dim[axis]);
+        count =
+            at_most(im, count,
+                    output_type(im, onnx_has_output(im, 0) ? 0 : 1).dim[axis]);
     } else {
         op->import(im);
     }
@@ -908,11 +910,12 @@ int onnx_settle_output(struct onnx_import *im, int v, int *value)
     const struct onnx_node none = {
         .name = (char *)"", .op = (char *)"", .domain = (char *)""};
     const struct part p = {im->value[v].axis, im->value[v].count - 1};
-    const int all = im->value[v].graph;
     char *name, *hidden;
+    int all;
 
-    if (p.count < 0)
-        return onnx_value_graph(im, v, value);
+    if (onnx_value_graph(im, v, value) < 0 || p.count < 0)
+        return im->rc;
+    all = *value;
     im->node = &none;
     *value =
         masked(im, all, p, scalar_is_integer(compose_dtype(im, all)) ? -1 : 0);

@@ -172,6 +172,37 @@ TEST(test_top_k)
     }
 }
 
+/* Only where they are: 7 is entry 2 of 5, 2, 7. */
+TEST(test_top_k_indices)
+{
+    static const int64_t k = 2;
+    struct pb_message m = picked();
+    struct result r;
+
+    graph_output(&m, "y");
+    graph_ints(&m, "k", DIMS(1), &k);
+    graph_node(&m, "TopK", "picked k", "- y", NULL);
+    r = run(&m, 13, some, true);
+    assert_int_equal(r.count, 2);
+    assert_int_equal(r.integers[0], 2);
+    assert_int_equal(r.integers[1], 0);
+}
+
+/* A constant of as many entries is an output. */
+TEST(test_filled)
+{
+    struct pb_message m = picked();
+    struct result r;
+
+    graph_output(&m, "y");
+    graph_node(&m, "Shape", "picked", "shape", NULL);
+    graph_floats(&m, "nine", 0, NULL, FLOATS(9));
+    graph_node(&m, "Expand", "nine shape", "y", NULL);
+    r = run(&m, 13, some, true);
+    assert_int_equal(r.count, 3);
+    assert_floats(&r, FLOATS(9, 9, 9, 0, 0, 0), N);
+}
+
 /* The first two, at most. */
 TEST(test_slice)
 {
@@ -281,10 +312,11 @@ TEST(test_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_non_zero),   cmocka_unit_test(test_picked),
-        cmocka_unit_test(test_reductions), cmocka_unit_test(test_top_k),
-        cmocka_unit_test(test_slice),      cmocka_unit_test(test_joined),
-        cmocka_unit_test(test_scatter),    cmocka_unit_test(test_padded),
+        cmocka_unit_test(test_non_zero),      cmocka_unit_test(test_picked),
+        cmocka_unit_test(test_reductions),    cmocka_unit_test(test_top_k),
+        cmocka_unit_test(test_top_k_indices), cmocka_unit_test(test_filled),
+        cmocka_unit_test(test_slice),         cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_scatter),       cmocka_unit_test(test_padded),
         cmocka_unit_test(test_refused),
     };
 
