@@ -226,3 +226,21 @@ bool json_is_utf8(const char *text, size_t bytes)
 {
     return text_is_utf8(text, bytes) && memchr(text, 0, bytes) == NULL;
 }
+
+/* ---- building ------------------------------------------------------ */
+
+bool json_put(cJSON *object, const char *key, cJSON *item)
+{
+    if (cJSON_AddItemToObject(object, key, item))
+        return true;
+    cJSON_Delete(item);
+    return false;
+}
+
+bool json_append(cJSON *array, cJSON *item)
+{
+    if (cJSON_AddItemToArray(array, item))
+        return true;
+    cJSON_Delete(item);
+    return false;
+}

@@ -39,6 +39,11 @@ bool json_bool(const cJSON *object, const char *key, bool otherwise);
 bool json_int64(const cJSON *item, int64_t min, int64_t max, int64_t *out);
 double json_double(const cJSON *object, const char *key, double otherwise);
 
+/* Both give item to an object or array, which may be NULL where there was no
+ * memory for it.  They take item over also on failure, when it is deleted. */
+bool json_put(cJSON *object, const char *key, cJSON *item);
+bool json_append(cJSON *array, cJSON *item);
+
 /* Whether the bytes are UTF-8 (RFC 3629) without a NUL. */
 bool json_is_utf8(const char *text, size_t bytes);
 

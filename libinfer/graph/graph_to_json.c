@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/json.h"
 #include "libinfer/graph/graph_fields.h"
 #include "libinfer/graph/graph_json.h"
 
@@ -48,18 +49,10 @@ struct graph_preprocess graph_preprocess_default(void)
     };
 }
 
-/* Both take item over, also on failure. */
+/* Takes item over, also on failure; the key is not copied. */
 static bool put(cJSON *object, const char *key, cJSON *item)
 {
     if (cJSON_AddItemToObjectCS(object, key, item))
-        return true;
-    cJSON_Delete(item);
-    return false;
-}
-
-static bool append(cJSON *array, cJSON *item)
-{
-    if (cJSON_AddItemToArray(array, item))
         return true;
     cJSON_Delete(item);
     return false;
@@ -71,7 +64,7 @@ static cJSON *shape_to_json(const struct graph_value *v)
     int i;
 
     for (i = 0; shape != NULL && i < v->rank; i++)
-        if (!append(shape, cJSON_CreateNumber((double)v->dim[i]))) {
+        if (!json_append(shape, cJSON_CreateNumber((double)v->dim[i]))) {
             cJSON_Delete(shape);
             return NULL;
         }
@@ -127,9 +120,9 @@ static cJSON *names_to_json(const struct graph *g, const int *value, int n)
     int i;
 
     for (i = 0; array != NULL && i < n; i++)
-        if (!append(array, value[i] < 0
-                               ? cJSON_CreateNull()
-                               : cJSON_CreateString(g->value[value[i]].name))) {
+        if (!json_append(array, value[i] < 0 ? cJSON_CreateNull()
+                                             : cJSON_CreateString(
+                                                   g->value[value[i]].name))) {
             cJSON_Delete(array);
             return NULL;
         }
@@ -203,7 +196,7 @@ static cJSON *inputs_to_json(const struct graph *g)
     int i;
 
     for (i = 0; array != NULL && i < g->n_inputs; i++)
-        if (!append(array, input_to_json(g, i))) {
+        if (!json_append(array, input_to_json(g, i))) {
             cJSON_Delete(array);
             return NULL;
         }
@@ -217,7 +210,7 @@ static cJSON *nodes_to_json(const struct graph *g)
 
     for (i = 0; array != NULL && i < g->n_nodes; i++)
         if (g->node[i].op != GRAPH_NONE &&
-            !append(array, node_to_json(g, &g->node[i]))) {
+            !json_append(array, node_to_json(g, &g->node[i]))) {
             cJSON_Delete(array);
             return NULL;
         }
@@ -230,7 +223,7 @@ static cJSON *labels_to_json(const struct graph *g)
     int i;
 
     for (i = 0; array != NULL && i < g->n_labels; i++)
-        if (!append(array, cJSON_CreateString(g->label[i]))) {
+        if (!json_append(array, cJSON_CreateString(g->label[i]))) {
             cJSON_Delete(array);
             return NULL;
         }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/json.h"
 #include "kernels/base/scalar.h"
 #include "kernels/base/text.h"
 #include "tools/npy.h"
@@ -222,11 +223,11 @@ cJSON *tool_outputs_json(const struct arrays *out)
         cJSON_AddStringToObject(item, "dtype", infer_dtype_name(a->dtype));
         shape = cJSON_AddArrayToObject(item, "shape");
         for (k = 0; k < a->rank; k++)
-            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)a->dim[k]));
+            json_append(shape, cJSON_CreateNumber((double)a->dim[k]));
         data = cJSON_AddArrayToObject(item, "data");
         for (j = 0; j < n; j++)
-            cJSON_AddItemToArray(
-                data, cJSON_CreateNumber(scalar_load(a->dtype, a->data, j)));
+            json_append(data,
+                        cJSON_CreateNumber(scalar_load(a->dtype, a->data, j)));
     }
     return json;
 }

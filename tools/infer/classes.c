@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/json.h"
 #include "kernels/base/scalar.h"
 #include "tools/infer/infer_tool.h"
 
@@ -92,9 +93,9 @@ static void add_json(const struct tool_run *run, cJSON *list, const char *path,
             cJSON_AddStringToObject(c, "label", label);
         cJSON_AddNumberToObject(c, "score", scores[best[j]]);
         cJSON_AddNumberToObject(c, "probability", p[best[j]]);
-        cJSON_AddItemToArray(classes, c);
+        json_append(classes, c);
     }
-    cJSON_AddItemToArray(list, item);
+    json_append(list, item);
 }
 
 static void count_same(struct tool_run *run, int64_t class)

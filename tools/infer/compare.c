@@ -8,6 +8,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
+#include "kernels/base/json.h"
 #include "libinfer/device/device.h"
 #include "libinfer/model/model.h"
 #include "tools/difference.h"
@@ -90,7 +91,7 @@ static void add_json(cJSON *list, const char *name, const struct difference *d,
     cJSON_AddBoolToObject(item, "ok", good);
     cJSON_AddNumberToObject(item, "max_abs", d->max_abs);
     cJSON_AddNumberToObject(item, "max_rel", d->max_rel);
-    cJSON_AddItemToArray(list, item);
+    json_append(list, item);
 }
 
 /* Both sides read the weights from one file. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/json.h"
 #include "kernels/base/scalar.h"
 
 /* Classes that the table of all pairs has at most: it fits 80 columns. */
@@ -290,7 +291,7 @@ static void add_confusions(const struct tool_run *run, const struct totals *t,
         cJSON_AddNumberToObject(item, "class", (double)t->pair[i].shown);
         add_label(run, item, "label", t->pair[i].shown);
         cJSON_AddNumberToObject(item, "pictures", (double)t->pair[i].count);
-        cJSON_AddItemToArray(list, item);
+        json_append(list, item);
     }
 }
 
@@ -314,7 +315,7 @@ static cJSON *evaluation_json(const struct tool_run *run,
         cJSON_AddNumberToObject(item, "pictures", (double)c.pictures);
         cJSON_AddNumberToObject(item, "found", (double)c.found);
         add_confusions(run, t, &c, cJSON_AddArrayToObject(item, "shown"));
-        cJSON_AddItemToArray(list, item);
+        json_append(list, item);
         i = c.end;
     }
     return json;

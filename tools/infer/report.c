@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "kernels/base/json.h"
 #include "tools/terminal.h"
 
 /* Peak resident memory of this program, bytes.  VmHWM restarts with each
@@ -120,7 +121,7 @@ static cJSON *layers_json(const struct infer_session *session)
         cJSON_AddNumberToObject(item, "ms", 1e3 * l.seconds);
         cJSON_AddNumberToObject(item, "flops", l.flops);
         cJSON_AddNumberToObject(item, "bytes", l.bytes);
-        cJSON_AddItemToArray(json, item);
+        json_append(json, item);
     }
     return json;
 }
@@ -153,11 +154,11 @@ static void print_document(struct tool_run *run, bool layers)
             cJSON *outer = cJSON_CreateObject();
 
             if (json != NULL)
-                cJSON_AddItemToObject(outer, run->result_name, json);
+                json_put(outer, run->result_name, json);
             json = outer;
         }
         if (layers)
-            cJSON_AddItemToObject(json, "layers", layers_json(run->session));
+            json_put(json, "layers", layers_json(run->session));
         if (r->report_memory)
             add_memory(json, run->session);
         if (r->report_load_time) {

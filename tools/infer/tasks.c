@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/json.h"
 #include "kernels/base/text.h"
 #include "libinfer/image/image.h"
 #include "libinfer/model/model.h"
@@ -207,10 +208,10 @@ static void add_box(cJSON *items, const struct tool_run *run,
         for (int k = 0; k < b->n_points; k++) {
             const double xy[2] = {b->point[k][0], b->point[k][1]};
 
-            cJSON_AddItemToArray(points, cJSON_CreateDoubleArray(xy, 2));
+            json_append(points, cJSON_CreateDoubleArray(xy, 2));
         }
     }
-    cJSON_AddItemToArray(items, item);
+    json_append(items, item);
 }
 
 static void print_box(const struct tool_run *run, const struct task_box *b)
@@ -311,7 +312,7 @@ static void show_shares(const struct tool_run *run,
 
             add_class(item, run, share[i].label);
             cJSON_AddNumberToObject(item, "share", part);
-            cJSON_AddItemToArray(items, item);
+            json_append(items, item);
         } else {
             cli_print("  %6.2f%%  %5d  %s\n", 100 * part, share[i].label,
                       text ? text : "");

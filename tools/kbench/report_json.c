@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Everything, for other programs. */
 #include "tools/kbench/kbench.h"
+#include "kernels/base/json.h"
 
 static cJSON *result_json(const struct kb_case *c, const struct kb_result *r)
 {
@@ -60,7 +61,7 @@ static cJSON *case_json(const struct kb_case *c)
         cJSON_AddNumberToObject(o, "before_us", c->before * 1e6);
     list = cJSON_AddArrayToObject(o, "kernels");
     for (int i = 0; i < c->n_results; i++)
-        cJSON_AddItemToArray(list, result_json(c, &c->result[i]));
+        json_append(list, result_json(c, &c->result[i]));
     return o;
 }
 
@@ -112,12 +113,12 @@ cJSON *kb_json(const struct kb_report *r)
     add_peak(list, "memory", &r->peaks->memory);
     add_peak(list, "cache", &r->peaks->cache);
     cJSON_AddNumberToObject(list, "launch_us", r->peaks->launch * 1e6);
-    cJSON_AddItemToObject(o, "summary", group_json(&r->summary->all));
+    json_put(o, "summary", group_json(&r->summary->all));
     list = cJSON_AddArrayToObject(o, "groups");
     for (int i = 0; i < r->summary->n_groups; i++)
-        cJSON_AddItemToArray(list, group_json(&r->summary->group[i]));
+        json_append(list, group_json(&r->summary->group[i]));
     list = cJSON_AddArrayToObject(o, "problems");
     for (int i = 0; i < r->cases->count; i++)
-        cJSON_AddItemToArray(list, case_json(&r->cases->item[i]));
+        json_append(list, case_json(&r->cases->item[i]));
     return o;
 }

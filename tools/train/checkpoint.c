@@ -180,11 +180,11 @@ static int describe_tensor(struct writer *w, const char *name,
     cJSON_AddStringToObject(entry, "dtype", infer_dtype_name(dtype));
     shape = cJSON_AddArrayToObject(entry, "shape");
     for (int i = 0; i < rank; i++)
-        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)dim[i]));
+        json_append(shape, cJSON_CreateNumber((double)dim[i]));
     list = cJSON_AddArrayToObject(entry, "data_offsets");
-    cJSON_AddItemToArray(list, cJSON_CreateNumber((double)w->offset));
+    json_append(list, cJSON_CreateNumber((double)w->offset));
     w->offset += bytes;
-    cJSON_AddItemToArray(list, cJSON_CreateNumber((double)w->offset));
+    json_append(list, cJSON_CreateNumber((double)w->offset));
     return has_all(entry, 3) && has_all(shape, rank) && has_all(list, 2)
                ? 0
                : error_set(err, INFER_EMEMORY, "out of memory");

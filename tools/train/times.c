@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --time-layers: times each launch of a step, and whole steps. */
 #include "tools/train/train.h"
+#include "kernels/base/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +79,7 @@ static void add_launch(cJSON *list, const struct launch *l)
     cJSON_AddNumberToObject(json, "gflops", l->gflops);
     cJSON_AddStringToObject(json, "kernel", l->kernel);
     cJSON_AddStringToObject(json, "variant", l->variant);
-    cJSON_AddItemToArray(list, json);
+    json_append(list, json);
 }
 
 /* Prints every launch of a list, or adds it to `json`. */

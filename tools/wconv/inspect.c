@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/json.h"
 #include "tools/wconv/page.h"
 
 static const char usage[] =
@@ -223,7 +224,7 @@ static cJSON *dict_json(const struct weights_dict *d)
         cJSON_AddStringToObject(item, "dtype", infer_dtype_name(c->dtype));
         shape = cJSON_AddArrayToObject(item, "shape");
         for (k = 0; k < c->rank; k++)
-            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)c->dim[k]));
+            json_append(shape, cJSON_CreateNumber((double)c->dim[k]));
     }
     return json;
 }

@@ -54,11 +54,11 @@ static cJSON *attribute(const struct graph_field *f,
 
     cJSON_AddStringToObject(json, "name", f->name);
     if (item != NULL)
-        cJSON_AddItemToObject(json, "default", item);
+        json_put(json, "default", item);
     if (f->type == GRAPH_FIELD_ENUM) {
         item = cJSON_AddArrayToObject(json, "values");
         for (i = 0; f->names[i] != NULL; i++)
-            cJSON_AddItemToArray(item, cJSON_CreateString(f->names[i]));
+            json_append(item, cJSON_CreateString(f->names[i]));
     }
     return json;
 }
@@ -78,7 +78,7 @@ static cJSON *operation(size_t i)
     cJSON_AddBoolToObject(json, "activation", info->activation);
     list = cJSON_AddArrayToObject(json, "attributes");
     for (; f != NULL && f->name != NULL; f++)
-        cJSON_AddItemToArray(list, attribute(f, &defaults));
+        json_append(list, attribute(f, &defaults));
     return json;
 }
 
@@ -217,7 +217,7 @@ void wconv_print_list(enum wconv_list which, bool as_json)
     size_t i;
 
     for (i = 0; i < lists[which].count(); i++)
-        cJSON_AddItemToArray(all, lists[which].item(i));
+        json_append(all, lists[which].item(i));
     if (as_json) {
         cli_print_json(all, false);
         return;

@@ -46,7 +46,7 @@ static cJSON *ends_json(const struct graph *g, const int *value, int n)
         cJSON_AddStringToObject(item, "name", v->name);
         cJSON_AddStringToObject(item, "dtype", infer_dtype_name(v->dtype));
         add_shape(item, v->rank, v->dim);
-        cJSON_AddItemToArray(list, item);
+        json_append(list, item);
     }
     return list;
 }
@@ -99,10 +99,10 @@ static cJSON *node_json(const struct graph *g, const struct graph_node *n,
         if (c != NULL)
             bytes += (double)c->bytes;
         else if (n->in[i] >= 0)
-            cJSON_AddItemToArray(in, cJSON_CreateNumber(n->in[i]));
+            json_append(in, cJSON_CreateNumber(n->in[i]));
     }
     for (int i = 0; i < n->n_out; i++)
-        cJSON_AddItemToArray(out, cJSON_CreateNumber(n->out[i]));
+        json_append(out, cJSON_CreateNumber(n->out[i]));
     cJSON_AddNumberToObject(item, "bytes", bytes);
     add_time(item, profile, n->name);
     return item;
@@ -114,12 +114,11 @@ static cJSON *graph_page(const struct graph *g, const char *what,
     cJSON *json = cJSON_CreateObject(), *nodes;
 
     cJSON_AddStringToObject(json, "what", what);
-    cJSON_AddItemToObject(json, "inputs", ends_json(g, g->input, g->n_inputs));
-    cJSON_AddItemToObject(json, "outputs",
-                          ends_json(g, g->output, g->n_outputs));
+    json_put(json, "inputs", ends_json(g, g->input, g->n_inputs));
+    json_put(json, "outputs", ends_json(g, g->output, g->n_outputs));
     nodes = cJSON_AddArrayToObject(json, "nodes");
     for (int i = 0; i < g->n_nodes; i++)
-        cJSON_AddItemToArray(nodes, node_json(g, &g->node[i], profile));
+        json_append(nodes, node_json(g, &g->node[i], profile));
     return json;
 }
 
@@ -180,7 +179,7 @@ static cJSON *weight_json(const char *name, const struct constant *c)
                             sqrt(fmax(0, f.squares / n - mean * mean)));
     bins = cJSON_AddArrayToObject(item, "bins");
     for (int i = 0; i < BINS; i++)
-        cJSON_AddItemToArray(bins, cJSON_CreateNumber((double)f.bin[i]));
+        json_append(bins, cJSON_CreateNumber((double)f.bin[i]));
     return item;
 }
 
@@ -197,7 +196,7 @@ static int add_weights(cJSON *to, const struct graph *g,
             continue;
         rc = constant_in_memory(g->value[i].data, err, &c);
         if (rc == INFER_OK)
-            cJSON_AddItemToArray(list, weight_json(g->value[i].name, c));
+            json_append(list, weight_json(g->value[i].name, c));
         constant_unref(c);
     }
     return rc;
@@ -271,11 +270,10 @@ static int add_passes(cJSON *page, cJSON *graphs, const struct graph *g,
 
         cJSON_AddStringToObject(item, "pass", report.event[i].pass);
         cJSON_AddStringToObject(item, "text", report.event[i].text);
-        cJSON_AddItemToArray(list, item);
+        json_append(list, item);
     }
     if (rc == INFER_OK)
-        cJSON_AddItemToArray(graphs,
-                             graph_page(after, "After the passes", profile));
+        json_append(graphs, graph_page(after, "After the passes", profile));
     pass_report_clear(&report);
     graph_free(after);
     return rc;
@@ -337,7 +335,7 @@ int wconv_page(const struct weights_network *s, const char *profile_file,
     if (rc == INFER_OK) {
         add_facts(page, s);
         graphs = cJSON_AddArrayToObject(page, "graphs");
-        cJSON_AddItemToArray(graphs, graph_page(s->graph, "As read", layers));
+        json_append(graphs, graph_page(s->graph, "As read", layers));
         rc = add_weights(page, s->graph, err);
         if (rc == INFER_OK && !model && has_weights(s->graph))
             rc = add_passes(page, graphs, s->graph, layers, err);

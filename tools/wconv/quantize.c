@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/json.h"
 #include "kernels/base/scalar.h"
 #include "libinfer/model/model.h"
 #include "tools/array.h"
@@ -401,6 +402,6 @@ void wconv_quantized_json(cJSON *json, const struct wconv_quantized *q)
             add_finite(item, "weight_sqnr_db", l->weight_sqnr);
         }
         add_finite(item, "output_sqnr_db", q->sqnr[i]);
-        cJSON_AddItemToArray(list, item);
+        json_append(list, item);
     }
 }

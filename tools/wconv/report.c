@@ -2,6 +2,7 @@
 /* Report of a conversion: what was read, folded, fused, removed and stripped,
  * and the bytes before and after. */
 #include "tools/wconv/wconv.h"
+#include "kernels/base/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -121,7 +122,7 @@ static void print_json(const struct wconv_request *r,
         cJSON_AddStringToObject(item, "text", s->passes->event[i].text);
         cJSON_AddNumberToObject(item, "bytes",
                                 (double)s->passes->event[i].bytes);
-        cJSON_AddItemToArray(list, item);
+        json_append(list, item);
     }
     list = cJSON_AddArrayToObject(json, "stripped");
     for (i = 0; i < s->import->dict.stripped_count; i++) {
@@ -131,7 +132,7 @@ static void print_json(const struct wconv_request *r,
         cJSON_AddStringToObject(item, "name", t->name);
         cJSON_AddNumberToObject(item, "bytes", (double)t->bytes);
         cJSON_AddStringToObject(item, "why", t->why);
-        cJSON_AddItemToArray(list, item);
+        json_append(list, item);
     }
     cli_print_json(json, false);
 }
