@@ -92,6 +92,36 @@ expect 1 "is named 'conv9'" run "$dir/x.safetensors" --time-layers \
     --multiplier=mbm-5 --multiplier-exact=conv9
 expect 1 'needs a --multiplier' run "$dir/x.safetensors" --time-layers \
     --multiplier-exact=first
+# ---- a study: its runs, its files, and what is taken over
+printf '{"networks": [{"arch": "%s", "data": "%s"}], "seeds": [1, 2],
+  "options": ["-b", "5", "--threads=1", "--epochs=1"],
+  "fine_tune": ["--lr=0.001"], "multipliers": ["mbm-5", "mitchell-3"],
+  "directions": ["all", "forward", "fine-tune", "inference"]}' \
+    "${arch#--arch=}" "$data" >"$dir/study.json"
+study="$train --study=$dir/study.json -o $dir/study"
+expect 0 'tiny | mitchell-3 | inference | 2 | ' $study
+expect 0 '^19$' grep -c , "$dir/study/study.csv"
+expect 0 '^18$' grep -c circle "$dir/study/study.svg"
+expect 1 '^0$' sh -c "$study 2>&1 | grep -c 'run '"
+rm "$dir/study/1-tiny-mbm-5-all-2.json"
+expect 0 'run 11 of 18: 1-tiny-mbm-5-all-2' $study
+sed -i 's/--epochs=1/--epochs=2/' "$dir/study.json"
+expect 0 'run 18 of 18' $study
+# a run that was cut off before its figures were kept goes on
+cp "$dir/study/study.csv" "$dir/before.csv"
+sed -i '/val_/d;/seconds/d;s/\],/]/' "$dir/study/1-tiny-exact-1.json"
+expect 0 'run 1 of 18' $study
+for csv in "$dir/before.csv" "$dir/study/study.csv"; do
+    grep -m 1 '"exact"' "$csv" | cut -d , -f 1-6 >"$csv.exact"
+done
+same "$dir/before.csv.exact" "$dir/study/study.csv.exact"
+sed -i 's/directions": \["all"/directions": ["sideways"/' "$dir/study.json"
+expect 2 "direction 'sideways'" $study
+echo '{"networks": []}' >"$dir/study.json"
+expect 2 "'networks' is missing or empty" $study
+echo '{"nets": []}' >"$dir/study.json"
+expect 2 "member 'nets' is unknown" $study
+expect 1 'needs -o' "$train" --study="$dir/study.json"
 expect 1 'grad-check and --multiplier exclude' run "$dir/x.safetensors" \
     --grad-check --multiplier=mbm-5
 expect 0 '"layer":.*"conv1"' run "$dir/x.safetensors" --time-layers --json

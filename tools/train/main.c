@@ -10,6 +10,7 @@
 
 #include "kernels/base/error.h"
 #include "tools/terminal.h"
+#include "tools/train/study/study.h"
 
 static void print_plan(const struct train_run *r)
 {
@@ -149,6 +150,12 @@ static int cannot_start(const struct infer_error *err, void *user)
     return (int)cli_fail(r->cli, err);
 }
 
+static int study_needs(const struct cli *cli)
+{
+    cli_error(cli, "--study needs -o, the folder of its runs");
+    return CLI_USAGE;
+}
+
 static int train(int argc, char **argv)
 {
     struct cli cli = {
@@ -165,6 +172,9 @@ static int train(int argc, char **argv)
         cli_error(&cli, "'%s' is no option (see --help)", argv[0]);
         return CLI_USAGE;
     }
+    if (request.study)
+        return request.out ? study_main(&cli, request.study, request.out)
+                           : study_needs(&cli);
     if (train_request_finish(&cli, &request) < 0)
         return CLI_USAGE;
     return group_run(request.gpus, one_process, &run, cannot_start);

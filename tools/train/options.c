@@ -191,6 +191,8 @@ const struct cli_option train_options[] = {
      .max = 1e9},
     {"label-smoothing", 0, CLI_REAL, "X", "0 to 1 (0)", TO(smoothing),
      .max = 1},
+    {"study", 0, CLI_TEXT, "FILE",
+     "networks x multipliers x directions x seeds, into folder -o", TO(study)},
     {"multiplier", 0, CLI_TEXT, "FILE|NAME",
      "approximate multiplier of convolutions and dense layers", TO(multiplier)},
     {"multiplier-exact", 0, CLI_TEXT, "LAYER,...",

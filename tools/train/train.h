@@ -26,8 +26,9 @@ struct train_request {
     const char *arch, *data, *val, *init_from, *freeze;
     int64_t max_pixels; /* of a picture file; 0: the library's default */
     const char *out, *best, *labels, *log, *plot; /* files to write */
-    const char *resume;                           /* file; NULL: a fresh run */
-    bool resume_given; /* --resume; without a file: from -o */
+    const char *study;  /* file of a study; NULL: one run */
+    const char *resume; /* file; NULL: a fresh run */
+    bool resume_given;  /* --resume; without a file: from -o */
     const char *device;
     bool device_set;
     int gpus; /* of this host, one process each; 0: not given */
