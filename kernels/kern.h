@@ -92,7 +92,7 @@ size_t kern_tensor_span(const struct kern_tensor *t);
  * wgrad: dw[k,c,r] = sum_{n,p} x[n, c, p*stride + r*dilation - pad_begin] *
  * dy[n,k,p].  The bias's gradient is KERN_REDUCE, the sum of dy over all
  * dimensions but 1.  fprop's out[1] and in[4]: kernels/bn_stats.h,
- * input_scale.h. */
+ * input_scale.h; integers: quant.h. */
 struct kern_conv {
     int groups;
     int stride[KERN_MAX_SPATIAL];
@@ -455,6 +455,13 @@ struct kern_epilogue {
     bool residual_last;
 };
 
+/* Scales and zero points of a layer on integers of 8 bits (quant.h): a value is
+ * scale times (integer - zero point).  0 of what is not there. */
+struct kern_quant {
+    float x_scale, y_scale, residual_scale;
+    int x_zero, y_zero, residual_zero;
+};
+
 /* ---- problems ------------------------------------------------------ */
 
 struct kern_problem {
@@ -465,6 +472,7 @@ struct kern_problem {
     uint32_t constant_in; /* bit i: in[i] is known when planning */
     union kern_attr attr;
     struct kern_epilogue epilogue;
+    struct kern_quant quant;
     bool deterministic;
     bool allow_tf32; /* products of F32 may be rounded to TF32 */
 };
@@ -510,6 +518,7 @@ enum {
     KERN_BN_STATS = 1u << 6,     /* knows partial statistics (bn_stats.h) */
     KERN_INPUT_SCALE = 1u << 7,  /* knows a scale of its input
                                   * (input_scale.h) */
+    KERN_QUANT = 1u << 8,        /* for integers of 8 bits (quant.h) */
     KERN_PRODUCT_TABLE = 1u << 9 /* multiplies with a table of products
                                   * (problem.h), if it is there */
 };

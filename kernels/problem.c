@@ -217,5 +217,7 @@ int kern_problem_check(const struct kern_problem *p, struct infer_error *why)
         r = info->check(p, why);
     if (r == 0)
         r = problem_check_product_table(p, why);
+    if (r == 0)
+        r = problem_check_quant(p, why);
     return r < 0 ? r : check_epilogue(p, why);
 }

@@ -10,6 +10,7 @@
 #include "kernels/input_scale.h"
 #include "kernels/kern.h"
 #include "kernels/problem.h"
+#include "kernels/quant/quant.h"
 #include "kernels/rows.h"
 
 static const struct kern_row rows[] = {
@@ -78,6 +79,10 @@ static int check_row(const struct kern_row *row, const struct kern_problem *p,
                          "%s gives no partial statistics", row->name);
     if (input_scale_of(p) && !(row->flags & KERN_INPUT_SCALE))
         return error_set(why, INFER_EUNSUPPORTED, "%s takes no input scale",
+                         row->name);
+    if (quant_of(p) && !(row->flags & KERN_QUANT))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "%s does not compute on integers of 8 bits",
                          row->name);
     if (product_table_of(p) && !(row->flags & KERN_PRODUCT_TABLE))
         return error_set(why, INFER_EUNSUPPORTED,

@@ -35,6 +35,9 @@ int problem_expect_vectors(const struct kern_problem *p, int from, int to,
 int problem_check_product_table(const struct kern_problem *p,
                                 struct infer_error *why);
 
+/* kernels/quant/problem_quant.c: of a layer on integers of 8 bits. */
+int problem_check_quant(const struct kern_problem *p, struct infer_error *why);
+
 /* ---- one an operation, for the table of kernels/ops.def -------------- */
 
 typedef int problem_check_fn(const struct kern_problem *p,

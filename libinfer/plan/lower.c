@@ -169,8 +169,11 @@ static int lower_reshaping(const struct lower *l, struct plan_emit *e)
 int lower_layer(const struct lower *l)
 {
     struct plan_emit e;
-    const int rc = lower_begin(l, &e);
+    int rc;
 
+    if (lower_is_integer(l))
+        return lower_integers(l);
+    rc = lower_begin(l, &e);
     if (rc < 0)
         return rc;
     return same_shape(&e.p.in[0], lower_in(l, 0)->t.rank, lower_in(l, 0)->t.dim)

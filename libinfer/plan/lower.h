@@ -40,6 +40,12 @@ bool lower_defer_scale(const struct lower *l);
 int lower_fuse_input_scale(const struct lower *l, bool may,
                            struct plan_emit *e);
 
+/* Layers on integers (lower_integers.c).  True of a layer, and of a node
+ * quantize or dequantize, that needs no step of its own. */
+bool lower_is_integer(const struct lower *l);
+/* Lowers such a layer. */
+lower_fn lower_integers;
+
 /* v with other dims: a view where strides can express it, else a view of a
  * dense copy. */
 int lower_reshape(const struct lower *l, const struct view *v, int rank,

@@ -47,8 +47,11 @@ int lower_conv(const struct lower *l)
 {
     struct plan_emit e;
     bool dense;
-    int rc = lower_begin(l, &e);
+    int rc;
 
+    if (lower_is_integer(l))
+        return lower_integers(l);
+    rc = lower_begin(l, &e);
     if (rc < 0)
         return rc;
     dense = is_dense_layer(l, &e);

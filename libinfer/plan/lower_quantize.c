@@ -109,8 +109,11 @@ int lower_quantize(const struct lower *l)
     const struct kern_unary nearest = graph_unary(KERN_ROUND);
     const struct kern_unary clip = clip_to(to);
     struct view x;
-    int rc = convert(l, lower_in(l, 0), INFER_F32, &x);
+    int rc;
 
+    if (lower_is_integer(l))
+        return lower_set(l, 0, lower_in(l, 0));
+    rc = convert(l, lower_in(l, 0), INFER_F32, &x);
     if (rc == 0)
         rc = combine_input(l, KERN_DIV, 1, &x);
     if (rc == 0)
@@ -204,6 +207,8 @@ int lower_dequantize(const struct lower *l)
     struct view x;
     int rc;
 
+    if (lower_is_integer(l))
+        return lower_set(l, 0, lower_in(l, 0));
     if (is_constant(l))
         return dequantize_constant(l);
     rc = convert(l, lower_in(l, 0), INFER_F32, &x);

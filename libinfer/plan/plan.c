@@ -337,6 +337,9 @@ static int make(struct plan *plan, const struct graph_shape *shape,
     if (rc < 0)
         return rc;
     plan_find_aliases(plan);
+    rc = plan_find_integers(plan, err);
+    if (rc < 0)
+        return rc;
     error_clear(err);
     rc = lower_all(plan, err);
     if (rc == 0)
@@ -395,6 +398,7 @@ void plan_free(struct plan *plan)
     free(plan->value);
     free(plan->output);
     free(plan->input_buffer);
+    free(plan->integers);
     graph_free(plan->g);
     free(plan);
 }

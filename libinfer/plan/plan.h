@@ -96,8 +96,11 @@ struct plan {
     int n_patches;
     struct view *output; /* dense row-major, in declared types */
     int *input_buffer;   /* one an input */
-    int products;        /* buffer of the table of products */
-    bool *exact_layers;  /* of each node: whether it does without the table */
+    /* One a node: a layer on integers, or a node quantize or dequantize that
+     * is part of one (lower_integers.c). */
+    bool *integers;
+    int products;       /* buffer of the table of products */
+    bool *exact_layers; /* of each node: whether it does without the table */
     size_t arena_bytes, unshared_bytes, kept_bytes, workspace_bytes;
     size_t weight_bytes;
     void *kept;
@@ -238,6 +241,9 @@ int plan_concat_dest(struct plan *plan, int value, enum kern_layout layout,
                      struct infer_error *err, struct view *out);
 
 /* ---- lowering ------------------------------------------------------ */
+
+/* Decides which layers compute on integers; the sources have their views. */
+int plan_find_integers(struct plan *plan, struct infer_error *err);
 
 /* Sets the view of every output of the node. */
 int lower_node(struct plan *plan, int node, struct infer_error *err);

@@ -47,6 +47,7 @@ void tune_key(const struct kern_problem *p, char *key, size_t bytes)
         hash = add_tensor(hash, &p->out[i]);
     hash = tune_hash(hash, &p->constant_in, sizeof p->constant_in);
     hash = tune_hash(hash, &p->attr, sizeof p->attr);
+    hash = tune_hash(hash, &p->quant, sizeof p->quant);
     hash = tune_hash(hash, &act->kind, sizeof act->kind);
     hash = tune_hash(hash, &act->a, sizeof act->a);
     hash = tune_hash(hash, &act->b, sizeof act->b);

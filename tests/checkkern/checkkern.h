@@ -79,6 +79,8 @@ void make_resize(struct maker *m, int k);
 /* Operations of training but those with windows. */
 void make_train_problem(struct maker *m, int k);
 void make_epilogue(struct maker *m);
+/* Makes a problem of floats one on integers of 8 bits. */
+void make_quantised(struct maker *m);
 /* Adds a table of products: always for rows that want one, now and then for
  * those of the reference. */
 void make_product_table(struct maker *m);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A problem from a row, a seed and a number, and what all operations make
  * theirs of; window.c, plain.c and train.c have the operations. */
+#include <math.h>
 #include <string.h>
 
+#include "kernels/quant/quant.h"
 #include "tests/checkkern/checkkern.h"
 
 /* ---- tensors ------------------------------------------------------- */
@@ -163,6 +165,60 @@ void make_epilogue(struct maker *m)
     }
 }
 
+/* A scale of a byte's tensor, and a zero point within its type. */
+static void make_scale(struct maker *m, enum infer_dtype dtype, float *scale,
+                       int *zero)
+{
+    *scale = 0;
+    *zero = 0;
+    if (!quant_is_byte(dtype))
+        return;
+    *scale = (float)rng_range(&m->rng, 1, 4000) / 8192;
+    if (rng_chance(&m->rng, 60))
+        *zero = (int)rng_range(&m->rng, 0, 255) - (dtype == INFER_I8 ? 128 : 0);
+}
+
+/* The type of an output or a residual of a layer on bytes. */
+static enum infer_dtype byte_or_float(struct maker *m)
+{
+    static const enum infer_dtype some[] = {INFER_I8, INFER_U8, INFER_U8,
+                                            INFER_F32};
+
+    return some[rng_range(&m->rng, 0, COUNT(some) - 1)];
+}
+
+void make_quantised(struct maker *m)
+{
+    struct kern_problem *p = m->p;
+    struct kern_tensor *r = p->n_in > 3 ? &p->in[3] : NULL;
+    struct kern_quant *q = &p->quant;
+
+    memset(&p->in[4], 0, (KERN_MAX_IN - 4) * sizeof(p->in[0]));
+    p->in[1].dtype = INFER_I8;
+    p->in[2].dtype = p->in[2].dtype == INFER_NONE ? INFER_NONE : INFER_F32;
+    p->out[0].dtype = byte_or_float(m);
+    p->n_out = 1;
+    if (r && r->dtype != INFER_NONE)
+        r->dtype = rng_chance(&m->rng, 50) ? p->out[0].dtype : byte_or_float(m);
+    p->in[QUANT_IN] =
+        kern_tensor_dense(INFER_F32, 1, &p->in[1].dim[0], KERN_NCHW);
+    if (rng_chance(&m->rng, 30))
+        p->in[QUANT_IN].stride[0] = 0;
+    p->n_in = QUANT_IN + 1;
+    make_scale(m, p->in[0].dtype, &q->x_scale, &q->x_zero);
+    make_scale(m, p->out[0].dtype, &q->y_scale, &q->y_zero);
+    /* Sums that fill the type, not only its ends. */
+    q->y_scale *= 2 * q->x_scale * sqrtf((float)problem_terms(p));
+    make_scale(m, r ? r->dtype : INFER_NONE, &q->residual_scale,
+               &q->residual_zero);
+}
+
+/* Whether the problem becomes one of bytes: always for rows of these alone. */
+static bool is_quantised(struct maker *m)
+{
+    return (m->row->flags & KERN_QUANT) && quant_is_byte(m->dtype);
+}
+
 void make_product_table(struct maker *m)
 {
     const bool often = m->row->backend != INFER_BACKEND_REF;
@@ -228,6 +284,8 @@ static enum infer_dtype pick_dtype(struct maker *m, enum kern_op op)
 
     if (m->dtype != INFER_NONE)
         return m->dtype;
+    if ((m->row->flags & KERN_QUANT) && rng_chance(&m->rng, 20))
+        return rng_chance(&m->rng, 50) ? INFER_I8 : INFER_U8;
     if (rng_chance(&m->rng, 50))
         return INFER_F32;
     switch (op) {
@@ -368,7 +426,9 @@ void problem_make(const struct kern_row *row, const struct problem_id *id,
                   ((uint64_t)id->dtype << 40);
     m.dtype = pick_dtype(&m, row->op);
     make_operation(&m, k);
-    if (kern_op_takes_table(out->op) && scalar_is_float(m.dtype))
+    if (is_quantised(&m))
+        make_quantised(&m);
+    else if (kern_op_takes_table(out->op) && scalar_is_float(m.dtype))
         make_product_table(&m);
     /* Weights are known when planning, most of the time. */
     if (out->op < KERN_CONV_WGRAD && !m.changing &&

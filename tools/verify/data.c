@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "kernels/op.h"
+#include "kernels/quant/quant.h"
 #include "tools/verify/verify.h"
 
 uint64_t rng_next(struct rng *r)
@@ -380,6 +381,9 @@ static int64_t integer_value(const struct kern_problem *p, int i,
     }
     if (p->op == KERN_BINARY || pass != PASS_REAL || is_reduce_product(p))
         return (int64_t)exact_value(p, i, rng);
+    if (quant_of(p))
+        return p->in[i].dtype == INFER_U8 ? rng_range(rng, 0, 255)
+                                          : rng_range(rng, -128, 127);
     return rng_range(rng, -100, 100);
 }
 
@@ -414,7 +418,10 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
 
     for (int64_t at = 0; at < count; at++) {
         double v;
-        if (data_train(p, i, at, rng, &v))
+        if (i == QUANT_IN && quant_of(p)) /* scales */
+            scalar_store(dtype, dense, at,
+                         (double)rng_range(rng, 1, 64) / 4096);
+        else if (data_train(p, i, at, rng, &v))
             scalar_store(dtype, dense, at, v);
         else if (dtype == INFER_BOOL || (p->op == KERN_WHERE && i == 0))
             scalar_store_i64(dtype, dense, at, rng_range(rng, 0, 1));

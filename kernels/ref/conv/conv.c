@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What convolution and its transpose share. */
 #include "kernels/ref/conv/conv.h"
+#include "kernels/ref/conv/quantised.h"
 
 #include <string.h>
 
@@ -13,6 +14,19 @@ int ref_conv_prepare(struct kern_exec *e, const struct kern_device *d,
     (void)err;
     e->workspace = (size_t)y->dim[y->rank - 1] * sizeof(double);
     return 0;
+}
+
+/* A row of a convolution of integers: at and from are the offsets of its first
+ * elements in y and in the residual. */
+static void store_quantised(const struct ref_conv *v, int64_t k, int64_t at,
+                            int64_t from)
+{
+    const struct ref_window *w = &v->w;
+    const struct kern_problem *p = v->p;
+
+    for (int64_t i = 0; i < w->out[2]; i++)
+        ref_store_quantised(p, v->args, v->sum[i], k, at + i * w->y_stride[2],
+                            from + i * w->r_stride[2]);
 }
 
 static void store_row(const struct ref_conv *v, int64_t n, int64_t k,
@@ -32,6 +46,10 @@ static void store_row(const struct ref_conv *v, int64_t n, int64_t k,
     const double b =
         ref_optional(bias, v->args->in[2], bias ? k * bias->stride[0] : 0, 0);
 
+    if (quant_of(p)) {
+        store_quantised(v, k, at, from);
+        return;
+    }
     for (int64_t i = 0; i < w->out[2]; i++) {
         const double r = ref_optional(residual, v->args->in[3],
                                       from + i * w->r_stride[2], 0);

@@ -13,6 +13,21 @@ static double weight(const struct ref_conv *v, int64_t f, int64_t s)
                         1);
 }
 
+/* Takes the zero point's share of one tap off the sums: padding has none. */
+static void take_zero(const struct ref_conv *v, int64_t f, int64_t lo,
+                      int64_t hi)
+{
+    const struct kern_tensor *weights = &v->p->in[1];
+    double share = 0;
+
+    for (int64_t c = 0; c < weights->dim[1]; c++)
+        share += ref_load(weights->dtype, v->args->in[1],
+                          f + c * weights->stride[1]);
+    share *= v->p->quant.x_zero;
+    for (int64_t i = lo; i < hi; i++)
+        v->sum[i] -= share;
+}
+
 /* Adds one tap of all channels to the sums; x, f and s are the offsets of its
  * first element in the input's row, in the weights and in the factors. */
 static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f,
@@ -32,6 +47,8 @@ static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f,
                          in->dtype, v->args->in[0],
                          x + c * in->stride[1] + column * w->x_stride[2],
                          w->step[2] * w->x_stride[2], hi - lo);
+    if (v->p->quant.x_zero != 0)
+        take_zero(v, f, lo, hi);
 }
 
 /* Adds the whole window to the row (od, oh). */

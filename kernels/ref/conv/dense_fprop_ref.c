@@ -1,6 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fully connected layer over the last dimension: y = act(x W^T + bias + r). */
 #include "kernels/ref/conv/product.h"
+#include "kernels/ref/conv/quantised.h"
+
+/* What the input's zero point adds to the sum of column k. */
+static double zero_share(const struct kern_problem *p,
+                         const struct kern_args *args, int64_t k)
+{
+    const struct kern_tensor *w = &p->in[1];
+    double share = 0;
+
+    for (int64_t c = 0; c < w->dim[1] && p->quant.x_zero != 0; c++)
+        share += ref_load(w->dtype, args->in[1],
+                          k * w->stride[0] + c * w->stride[1]);
+    return share * p->quant.x_zero;
+}
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
@@ -31,6 +45,11 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
             x->stride[x->rank - 1], w->dtype,
             (const char *)args->in[1] + k * w->stride[0] * (int64_t)w_size,
             w->stride[1], w->dim[1]);
+        if (quant_of(p)) {
+            ref_store_quantised(p, args, dot - zero_share(p, args, k), k,
+                                walk.offset[1], walk.offset[2]);
+            continue;
+        }
         const double b =
             ref_optional(bias, args->in[2], bias ? k * bias->stride[0] : 0, 0);
         const double r = ref_optional(residual, args->in[3], walk.offset[2], 0);

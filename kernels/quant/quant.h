@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions and dense layers on integers of 8 bits.
+ *
+ * x is I8 or U8 and w is I8, with zero point 0 and one scale an output channel:
+ * in[5], F32 [K], whose presence makes a problem one of these.  Padding stands
+ * for the value 0, that is for x's zero point.  With the sums in 32 bits, which
+ * are exact,
+ *     s = sum (x - x_zero) w
+ *     v = fma(s, x_scale * scale[k], bias[k])
+ *     v = act(v + r), or act(v) + r where the epilogue says residual_last
+ * where r is the residual; an I8 or U8 one is added by
+ *     fma(residual - residual_zero, residual_scale, v)
+ * Each operation is rounded to single precision.  y is v where it is of a
+ * floating type; of an I8 or U8 one it is
+ *     y_zero + round(v * (1 / y_scale))
+ * to the nearest, ties to even, limited to the type.  A row gives these bits.
+ */
+#ifndef KERNELS_QUANT_QUANT_H
+#define KERNELS_QUANT_QUANT_H
+
+#include "kernels/problem.h"
+
+/* in[] of the weights' scales. */
+#define QUANT_IN 5
+
+/* Most terms of a sum: 255 * 128 times as many, and what padding adds, fit 32
+ * bits. */
+#define QUANT_MAX_TERMS 32768
+
+/* The weights' scales of a problem on integers, or NULL. */
+static inline const struct kern_tensor *quant_of(const struct kern_problem *p)
+{
+    return p->op == KERN_CONV_FPROP || p->op == KERN_DENSE_FPROP
+               ? kern_problem_in(p, QUANT_IN)
+               : NULL;
+}
+
+static inline bool quant_is_byte(enum infer_dtype dtype)
+{
+    return dtype == INFER_I8 || dtype == INFER_U8;
+}
+
+/* Limits of an I8 or U8 tensor's v * (1 / scale) before it is rounded. */
+static inline void quant_limits(enum infer_dtype dtype, int zero, float *low,
+                                float *high)
+{
+    *low = (float)((dtype == INFER_U8 ? 0 : -128) - zero);
+    *high = (float)((dtype == INFER_U8 ? 255 : 127) - zero);
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a layer on integers, as kernels/quant/quant.h states it. */
+#ifndef KERNELS_REF_CONV_QUANTISED_H
+#define KERNELS_REF_CONV_QUANTISED_H
+
+#include <math.h>
+
+#include "kernels/quant/quant.h"
+#include "kernels/ref/ref.h"
+
+static inline float ref_act_f32(const struct kern_unary *act, float v)
+{
+    return (float)ref_unary(act, (double)v);
+}
+
+/* v plus the residual at an offset, if there is one. */
+static inline float ref_quant_add(const struct kern_problem *p,
+                                  const struct kern_args *args, int64_t at,
+                                  float v)
+{
+    const struct kern_tensor *r = kern_problem_in(p, 3);
+
+    if (!r)
+        return v;
+    if (!quant_is_byte(r->dtype))
+        return v + (float)ref_load(r->dtype, args->in[3], at);
+    return fmaf(
+        (float)(ref_load(r->dtype, args->in[3], at) - p->quant.residual_zero),
+        p->quant.residual_scale, v);
+}
+
+/* Finishes the sum of output channel k and stores it at `at`; the residual
+ * stands at `from`. */
+static inline void ref_store_quantised(const struct kern_problem *p,
+                                       const struct kern_args *args, double sum,
+                                       int64_t k, int64_t at, int64_t from)
+{
+    const struct kern_tensor *scale = quant_of(p), *y = &p->out[0];
+    const struct kern_tensor *bias = kern_problem_in(p, 2);
+    const float w_scale =
+        (float)ref_load(scale->dtype, args->in[QUANT_IN], k * scale->stride[0]);
+    const float b = (float)ref_optional(bias, args->in[2],
+                                        bias ? k * bias->stride[0] : 0, 0);
+    float v = fmaf((float)sum, p->quant.x_scale * w_scale, b), low, high;
+
+    if (!p->epilogue.residual_last)
+        v = ref_quant_add(p, args, from, v);
+    v = ref_act_f32(&p->epilogue.act, v);
+    if (p->epilogue.residual_last)
+        v = ref_quant_add(p, args, from, v);
+    if (!quant_is_byte(y->dtype)) {
+        ref_store(y->dtype, args->out[0], at, (double)v);
+        return;
+    }
+    quant_limits(y->dtype, p->quant.y_zero, &low, &high);
+    v *= 1 / p->quant.y_scale;
+    v = fminf(fmaxf(v, low), high);
+    ref_store(y->dtype, args->out[0], at,
+              nearbyint((double)v) + p->quant.y_zero);
+}
+
+#endif

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers on integers of 8 bits (kernels/quant/quant.h).
+ *
+ * A convolution or dense layer whose input and weights come from nodes
+ * dequantize becomes one step on the integers, if a row takes it.  A node
+ * quantize that is the only reader of its output is part of that step.  Nodes
+ * dequantize that only such layers read need no step: their output is lowered
+ * to the integers themselves.  All others compute in floats.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "kernels/quant/quant.h"
+#include "libinfer/plan/lower.h"
+
+enum { X, W, BIAS, RESIDUAL };
+
+/* The node that makes input i of a node, if it is this operation; else NULL. */
+static const struct graph_node *maker(const struct graph *g,
+                                      const struct graph_node *n, int i,
+                                      enum graph_op op)
+{
+    int producer;
+
+    if (i >= n->n_in || n->in[i] < 0)
+        return NULL;
+    producer = g->value[n->in[i]].producer;
+    return producer >= 0 && g->node[producer].op == op ? &g->node[producer]
+                                                       : NULL;
+}
+
+/* ---- scales -------------------------------------------------------- */
+
+/* Element 0 of a constant of one element; false: it is no such. */
+static bool one_number(const struct graph *g, int value, double *out)
+{
+    struct constant *c;
+
+    if (!g->value[value].data || constant_count(g->value[value].data) != 1 ||
+        constant_in_memory(g->value[value].data, NULL, &c) < 0)
+        return false;
+    *out = scalar_load(c->dtype, c->data, 0);
+    constant_unref(c);
+    return true;
+}
+
+/* Scale and zero point of a node quantize or dequantize of a whole tensor. */
+static bool scale_of(const struct graph *g, const struct graph_node *n,
+                     float *scale, int *zero)
+{
+    double s, z = 0;
+
+    if (n->in[1] < 0 || !one_number(g, n->in[1], &s) ||
+        (n->n_in > 2 && n->in[2] >= 0 && !one_number(g, n->in[2], &z)))
+        return false;
+    *scale = (float)s;
+    *zero = (int)z;
+    return true;
+}
+
+static bool all_zero(const struct graph *g, int value)
+{
+    struct constant *c;
+    bool zero = true;
+
+    if (!g->value[value].data ||
+        constant_in_memory(g->value[value].data, NULL, &c) < 0)
+        return false;
+    for (int64_t i = 0; zero && i < constant_count(c); i++)
+        zero = scalar_load(c->dtype, c->data, i) == 0;
+    constant_unref(c);
+    return zero;
+}
+
+/* Constant I8 weights without zero points, one scale or one a row. */
+static bool are_weights(const struct graph *g, const struct graph_node *n)
+{
+    const struct graph_value *w, *s;
+
+    if (n->in[0] < 0 || n->in[1] < 0)
+        return false;
+    w = &g->value[n->in[0]];
+    s = &g->value[n->in[1]];
+    if (!w->data || w->dtype != INFER_I8 || !s->data || w->rank < 2 ||
+        !scalar_is_float(s->data->dtype) ||
+        (n->n_in > 2 && n->in[2] >= 0 && !all_zero(g, n->in[2])))
+        return false;
+    return constant_count(s->data) == 1 ||
+           ((n->attr.quantize.axis == 0 || n->attr.quantize.axis == -w->rank) &&
+            s->data->rank == 1 && s->data->dim[0] == w->dim[0]);
+}
+
+/* ---- which layers -------------------------------------------------- */
+
+/* A bias is absent, constant, or dequantised from constants. */
+static bool is_bias(const struct graph *g, const struct graph_node *n)
+{
+    const struct graph_node *d = maker(g, n, BIAS, GRAPH_DEQUANTIZE);
+
+    if (n->n_in <= BIAS || n->in[BIAS] < 0 || g->value[n->in[BIAS]].data)
+        return true;
+    for (int i = 0; d && i < d->n_in; i++)
+        if (d->in[i] >= 0 && !g->value[d->in[i]].data)
+            return false;
+    return d && !graph_is_output(g, n->in[BIAS]);
+}
+
+/* The node quantize that a layer's output goes to and nowhere else, or -1. */
+static int quantize_behind(const struct plan *plan, int node)
+{
+    const struct lower l = {(struct plan *)plan, &plan->g->node[node], node,
+                            NULL};
+    const int reader = lower_only_reader(&l, l.node->out[0]);
+    float scale;
+    int zero;
+
+    if (reader < 0 || plan->g->node[reader].op != GRAPH_QUANTIZE ||
+        !quant_is_byte(plan->g->node[reader].attr.quantize.to) ||
+        !scale_of(plan->g, &plan->g->node[reader], &scale, &zero))
+        return -1;
+    return reader;
+}
+
+static void set_dense(struct kern_tensor *t, enum infer_dtype dtype,
+                      const struct graph_value *v, enum kern_layout layout)
+{
+    *t = kern_tensor_dense(dtype, v->rank, v->dim, layout);
+}
+
+/* Attributes, types and scales of a layer on integers; false: it is none. */
+static bool describe(const struct plan *plan, int node, struct kern_problem *p,
+                     enum plan_class *class)
+{
+    const struct graph *g = plan->g;
+    const struct graph_node *n = &g->node[node];
+    const struct graph_node *x = maker(g, n, X, GRAPH_DEQUANTIZE);
+    const struct graph_node *w = maker(g, n, W, GRAPH_DEQUANTIZE);
+    const struct graph_node *r = maker(g, n, RESIDUAL, GRAPH_DEQUANTIZE);
+    struct infer_error ignored;
+
+    memset(p, 0, sizeof *p);
+    if ((n->op != GRAPH_CONV && n->op != GRAPH_DENSE) || !x || !w ||
+        x->in[0] < 0 || !quant_is_byte(g->value[x->in[0]].dtype) ||
+        g->value[x->in[0]].data || !are_weights(g, w) || !is_bias(g, n) ||
+        !scale_of(g, x, &p->quant.x_scale, &p->quant.x_zero) ||
+        problem_of_node(g, n, &ignored, p, class) < 0)
+        return false;
+    p->epilogue = n->epilogue;
+    p->in[W].dtype = INFER_I8;
+    p->in[X].dtype = g->value[x->in[0]].dtype;
+    p->n_in = QUANT_IN + 1;
+    if (n->n_in > RESIDUAL && n->in[RESIDUAL] >= 0) {
+        p->in[RESIDUAL].dtype = plan_dtype(plan, INFER_F32);
+        if (r && r->in[0] >= 0 && quant_is_byte(g->value[r->in[0]].dtype) &&
+            !g->value[r->in[0]].data &&
+            scale_of(g, r, &p->quant.residual_scale, &p->quant.residual_zero))
+            p->in[RESIDUAL].dtype = g->value[r->in[0]].dtype;
+    }
+    node = quantize_behind(plan, node);
+    p->out[0].dtype = plan_dtype(plan, g->value[n->out[0]].dtype);
+    if (node < 0)
+        return true;
+    p->out[0].dtype = g->node[node].attr.quantize.to;
+    return scale_of(g, &g->node[node], &p->quant.y_scale, &p->quant.y_zero);
+}
+
+/* True if a row of the first tier takes the layer, its tensors being dense.
+ * With all of its epilogue: integers have none of their own behind the layer.
+ */
+static bool is_taken(const struct plan *plan, const struct graph_node *n,
+                     const struct kern_problem *like, enum plan_class class)
+{
+    const enum kern_layout layout = class == PLAN_IMAGE ? KERN_NHWC : KERN_NCHW;
+    const struct graph *g = plan->g;
+    const int64_t outputs = g->value[n->in[W]].dim[0];
+    struct kern_problem p = *like;
+
+    set_dense(&p.in[X], like->in[X].dtype, &g->value[n->in[X]], layout);
+    set_dense(&p.in[W], INFER_I8, &g->value[n->in[W]], KERN_NCHW);
+    p.in[QUANT_IN] = kern_tensor_dense(INFER_F32, 1, &outputs, KERN_NCHW);
+    if (n->n_in > BIAS && n->in[BIAS] >= 0)
+        p.in[BIAS] = p.in[QUANT_IN];
+    if (like->in[RESIDUAL].dtype != INFER_NONE)
+        set_dense(&p.in[RESIDUAL], like->in[RESIDUAL].dtype,
+                  &g->value[n->out[0]], layout);
+    set_dense(&p.out[0], like->out[0].dtype, &g->value[n->out[0]], layout);
+    p.constant_in = 1u << W | 1u << BIAS | 1u << QUANT_IN;
+    p.deterministic = plan->config->deterministic;
+    const struct row_query q = {&p, &plan->config->device->kern, true};
+    for (size_t r = 0; r < kern_row_count(); r++)
+        if (row_is_of(kern_row_at(r), plan->config->tiers.tier[0], p.op) &&
+            row_takes(&q, kern_row_at(r), NULL))
+            return true;
+    return false;
+}
+
+/* ---- the search ---------------------------------------------------- */
+
+/* Counts the layer's reading of integers behind input i. */
+static void count_read(const struct graph *g, const struct graph_node *n, int i,
+                       int *reads)
+{
+    if (maker(g, n, i, GRAPH_DEQUANTIZE))
+        reads[n->in[i]]++;
+}
+
+static void mark_layers(struct plan *plan, int *reads)
+{
+    const struct graph *g = plan->g;
+
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct graph_node *n = &g->node[i];
+        enum plan_class class;
+        struct kern_problem p;
+
+        if (!describe(plan, i, &p, &class) || !is_taken(plan, n, &p, class))
+            continue;
+        plan->integers[i] = true;
+        count_read(g, n, X, reads);
+        count_read(g, n, W, reads);
+        if (quant_is_byte(p.in[RESIDUAL].dtype))
+            count_read(g, n, RESIDUAL, reads);
+        if (quantize_behind(plan, i) >= 0)
+            plan->integers[quantize_behind(plan, i)] = true;
+    }
+}
+
+int plan_find_integers(struct plan *plan, struct infer_error *err)
+{
+    const struct graph *g = plan->g;
+    int *reads = calloc((size_t)g->n_values + 1, sizeof *reads);
+
+    plan->integers = calloc((size_t)g->n_nodes + 1, sizeof *plan->integers);
+    if (!reads || !plan->integers) {
+        free(reads);
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    }
+    /* Every value is wanted as it is, or products are not exact. */
+    if (!plan->config->keep_tensors && !plan->config->products)
+        mark_layers(plan, reads);
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->node[i].op == GRAPH_DEQUANTIZE && reads[g->node[i].out[0]] > 0 &&
+            reads[g->node[i].out[0]] == plan->value[g->node[i].out[0]].uses)
+            plan->integers[i] = true;
+    free(reads);
+    return 0;
+}
+
+/* ---- the layer ----------------------------------------------------- */
+
+/* The integers that input i is dequantised from. */
+static struct view integers_of(const struct lower *l, int i)
+{
+    const struct graph *g = l->plan->g;
+    const struct graph_node *d = maker(g, l->node, i, GRAPH_DEQUANTIZE);
+    const int producer = g->value[l->node->in[i]].producer;
+    const struct view *v = &l->plan->value[d->in[0]].view;
+
+    /* A node that is lowered to floats too has read them already: nothing may
+     * take their place. */
+    if (!l->plan->integers[producer])
+        l->plan->buffers.at[v->buffer].pending++;
+    return *v;
+}
+
+/* The scales of the weights, one an output. */
+static int weight_scales(const struct lower *l, int64_t outputs,
+                         struct view *out)
+{
+    const struct graph *g = l->plan->g;
+    const struct graph_node *d = maker(g, l->node, W, GRAPH_DEQUANTIZE);
+    const struct view *v = &l->plan->value[d->in[1]].view;
+    const int rc = plan_constant_as(l->plan, v, INFER_F32, l->err, out);
+
+    if (rc < 0)
+        return rc;
+    out->t.stride[0] = kern_tensor_count(&v->t) == 1 ? 0 : 1;
+    out->t.rank = 1;
+    out->t.dim[0] = outputs;
+    return 0;
+}
+
+bool lower_is_integer(const struct lower *l)
+{
+    return l->plan->integers[l->index];
+}
+
+int lower_integers(const struct lower *l)
+{
+    struct kern_problem like;
+    struct plan_emit e;
+    int rc = lower_begin(l, &e);
+
+    if (rc < 0)
+        return rc;
+    if (!describe(l->plan, l->index, &like, &e.class))
+        return error_set(l->err, INFER_EFORMAT, "node '%s': not on integers",
+                         l->node->name ? l->node->name : "");
+    e.p.quant = like.quant;
+    e.p.out[0].dtype = like.out[0].dtype;
+    e.in[X] = integers_of(l, X);
+    e.in[W] = integers_of(l, W);
+    if (quant_is_byte(like.in[RESIDUAL].dtype))
+        e.in[RESIDUAL] = integers_of(l, RESIDUAL);
+    if (e.p.n_in > BIAS && e.in[BIAS].t.dtype != INFER_NONE &&
+        e.in[BIAS].t.dtype != INFER_F32)
+        rc = plan_constant_as(l->plan, lower_in(l, BIAS), INFER_F32, l->err,
+                              &e.in[BIAS]);
+    e.p.n_in = QUANT_IN + 1;
+    if (rc == 0)
+        rc = weight_scales(l, e.in[W].t.dim[0], &e.in[QUANT_IN]);
+    return rc < 0 ? rc : lower_end(l, &e);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers between nodes dequantize and quantize run on integers: the same bits
+ * on every CPU backend, within one unit of arithmetic in floats (which a
+ * session that keeps every tensor does). */
+#include <math.h>
+
+#include "tests/unit/runtime/network.h"
+
+static int constant_of(struct graph *g, enum infer_dtype dtype, int rank,
+                       const int64_t *dim, struct constant **c)
+{
+    int v;
+
+    *c = constant_new(dtype, rank, dim);
+    assert_non_null(*c);
+    v = graph_add_constant(g, NULL, *c);
+    assert_true(v >= 0);
+    return v;
+}
+
+static int number(struct graph *g, float value)
+{
+    struct constant *c;
+    const int v = constant_of(g, INFER_F32, 0, NULL, &c);
+
+    *(float *)(void *)c->data = value;
+    return v;
+}
+
+static int zero_point(struct graph *g, enum infer_dtype dtype, int value)
+{
+    struct constant *c;
+    const int v = constant_of(g, dtype, 0, NULL, &c);
+
+    c->data[0] = (unsigned char)value;
+    return v;
+}
+
+/* x quantised and dequantised: what its readers read. */
+static int through(struct graph *g, int x, enum infer_dtype to, float scale,
+                   int zero)
+{
+    const int s = number(g, scale), z = zero_point(g, to, zero);
+    int node, q = add(g, GRAPH_QUANTIZE, NULL, IN(x, s, z), &node);
+
+    g->node[node].attr.quantize.to = to;
+    return add(g, GRAPH_DEQUANTIZE, NULL, IN(q, s, z), NULL);
+}
+
+/* Weights of I8, a scale for each of the k outputs. */
+static int quantised_weights(struct graph *g, uint64_t *state, int rank,
+                             const int64_t *dim)
+{
+    struct constant *w, *s;
+    const int q = constant_of(g, INFER_I8, rank, dim, &w);
+    const int scale = constant_of(g, INFER_F32, 1, dim, &s);
+    int node, v;
+
+    for (int64_t i = 0; i < constant_count(w); i++)
+        w->data[i] = (unsigned char)random_bits(state);
+    for (int64_t i = 0; i < dim[0]; i++)
+        ((float *)(void *)s->data)[i] = 0.002f + 0.0001f * (float)i;
+    v = add(g, GRAPH_DEQUANTIZE, NULL, IN(q, scale), &node);
+    g->node[node].attr.quantize.axis = 0;
+    return v;
+}
+
+static int conv(struct graph *g, uint64_t *state, int x, int64_t c, int64_t k,
+                int groups, int residual, enum kern_unary_kind act)
+{
+    const int w = quantised_weights(g, state, DIMS(k, c / groups, 3, 3));
+    const int b = weights(g, state, DIMS(k));
+    int in[4] = {x, w, b, residual}, node;
+    const int v = add(g, GRAPH_CONV, NULL, in, residual >= 0 ? 4 : 3, &node);
+
+    g->node[node].attr.conv.conv.groups = groups;
+    for (int i = 0; i < 2; i++)
+        g->node[node].attr.conv.conv.pad_begin[i] =
+            g->node[node].attr.conv.conv.pad_end[i] = 1;
+    g->node[node].epilogue.act = graph_unary(act);
+    return v;
+}
+
+/* Two convolutions, a depthwise one with a residual, and a dense layer whose
+ * output stays float.  With `reader`, floats of the residual are read too. */
+static struct graph *chain(bool reader, enum kern_unary_kind act)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 3;
+    int x = input(g, "x", DIMS(2, 5, 6, 7)), a, b, w;
+
+    x = through(g, x, INFER_I8, 1 / 100.0f, 7);
+    a = conv(g, &state, x, 5, 18, 1, -1, act);
+    a = through(g, a, INFER_U8, 1 / 40.0f, 0);
+    b = conv(g, &state, a, 18, 18, 18, a, act);
+    b = through(g, b, INFER_U8, 1 / 30.0f, 3);
+    b = add(g, GRAPH_FLATTEN, NULL, IN(b), NULL);
+    b = through(g, b, INFER_U8, 1 / 30.0f, 3);
+    w = quantised_weights(g, &state, DIMS(4, 18 * 42));
+    b = add(g, GRAPH_DENSE, "y", IN(b, w), NULL);
+    assert_int_equal(graph_add_output(g, b), 0);
+    if (reader)
+        assert_int_equal(graph_add_output(g, a), 1);
+    return g;
+}
+
+static struct infer_array run_chain(bool reader, enum kern_unary_kind act,
+                                    enum infer_backend backend, bool keep,
+                                    int output, int *layers)
+{
+    const int64_t dim[4] = {2, 5, 6, 7};
+    struct infer_model *model = model_of(chain(reader, act));
+    struct infer_session *s = session_of(model, backend, keep);
+    uint64_t state = 9;
+    struct infer_array x = array_of(&state, 4, dim), y;
+
+    y = run(s, &x, 1, output);
+    *layers = infer_session_layer_count(s);
+    infer_session_close(&s);
+    infer_model_close(&model);
+    free(x.data);
+    return y;
+}
+
+static void test_chain(void **unused)
+{
+    (void)unused;
+    for (int reader = 0; reader < 2; reader++) {
+        int few, same, many;
+        struct infer_array fast =
+            run_chain(reader, KERN_RELU, INFER_BACKEND_AUTO, false, 0, &few);
+        struct infer_array ref =
+            run_chain(reader, KERN_RELU, INFER_BACKEND_REF, false, 0, &same);
+        struct infer_array floats =
+            run_chain(reader, KERN_RELU, INFER_BACKEND_REF, true, 0, &many);
+
+        assert_int_equal(fast.bytes, ref.bytes);
+        assert_memory_equal(fast.data, ref.data, ref.bytes);
+        assert_close(&fast, &floats, 0.02);
+        /* Scales, roundings and limits of two tensors are no steps. */
+        assert_true(few + 8 <= many);
+        free(fast.data);
+        free(ref.data);
+        free(floats.data);
+    }
+}
+
+/* A function that integer kernels do not know is still applied to real values,
+ * before they are quantised. */
+static void test_activation(void **unused)
+{
+    int layers;
+    struct infer_array fast =
+        run_chain(false, KERN_SILU, INFER_BACKEND_AUTO, false, 0, &layers);
+    struct infer_array floats =
+        run_chain(false, KERN_SILU, INFER_BACKEND_REF, true, 0, &layers);
+
+    (void)unused;
+    assert_close(&fast, &floats, 0.02);
+    free(fast.data);
+    free(floats.data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_activation),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
