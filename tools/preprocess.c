@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "tools/words.h"
+
 /* ---- presets ------------------------------------------------------- */
 
 #define UNIT (1.0f / 255)
@@ -44,26 +46,16 @@ int preprocess_set_preset(int which, struct graph_preprocess *p)
 
 /* ---- in words ------------------------------------------------------ */
 
-struct words {
-    char *out;
-    size_t bytes, used;
-};
-
 static void add(struct words *w, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 static void add(struct words *w, const char *fmt, ...)
 {
     va_list args;
-    int n;
 
     va_start(args, fmt);
-    n = vsnprintf(w->out + w->used, w->bytes - w->used, fmt, args);
+    words_add(w, fmt, args);
     va_end(args);
-    if (n > 0)
-        w->used += (size_t)n;
-    if (w->used >= w->bytes)
-        w->used = w->bytes - 1;
 }
 
 /* "0.485,0.456,0.406", or one number for equal ones; n of them. */

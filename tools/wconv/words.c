@@ -6,12 +6,8 @@
 
 #include "kernels/names.h"
 #include "libinfer/graph/graph_fields.h"
+#include "tools/words.h"
 #include "tools/wconv/wconv.h"
-
-struct words {
-    char *out;
-    size_t bytes, used;
-};
 
 static void add(struct words *w, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -19,17 +15,12 @@ static void add(struct words *w, const char *fmt, ...)
 static void add(struct words *w, const char *fmt, ...)
 {
     va_list args;
-    int n;
 
     if (w->used > 0 && w->used + 1 < w->bytes)
         w->out[w->used++] = ' ';
     va_start(args, fmt);
-    n = vsnprintf(w->out + w->used, w->bytes - w->used, fmt, args);
+    words_add(w, fmt, args);
     va_end(args);
-    if (n > 0)
-        w->used += (size_t)n;
-    if (w->used >= w->bytes)
-        w->used = w->bytes - 1;
 }
 
 /* One number for equal ones. */
