@@ -344,12 +344,29 @@ static int get(struct machine *m, const struct pickle_op *op)
 
 /* ---- names and calls ----------------------------------------------- */
 
-static int push_global(struct machine *m, const struct pickle_op *op,
-                       int64_t row)
+static int push_class(struct machine *m, const struct pickle_op *op,
+                      const unsigned char *module, size_t module_bytes,
+                      const unsigned char *name, size_t name_bytes)
 {
+    uint32_t node = 0;
+    int rc =
+        pickle_new_class(m->p, module, module_bytes, name, name_bytes, &node);
+
+    if (rc == INFER_EFORMAT)
+        return bad(m, op, "the name of a class is not UTF-8");
+    return rc < 0 ? out_of_memory(m) : push(m, node);
+}
+
+static int push_global(struct machine *m, const struct pickle_op *op,
+                       const unsigned char *module, size_t module_bytes,
+                       const unsigned char *name, size_t name_bytes)
+{
+    int64_t row = pickle_row_find(module, module_bytes, name, name_bytes);
     uint32_t node = 0;
     int rc;
 
+    if (row < 0 && m->p->network)
+        return push_class(m, op, module, module_bytes, name, name_bytes);
     if (row < 0)
         return bad(m, op, "a name that is not on the list");
     rc = push_new(m, PICKLE_GLOBAL, &node);
@@ -372,9 +389,8 @@ static int stack_global(struct machine *m, const struct pickle_op *op)
     name = pickle_at(m->p, m->stack[m->top + 1]);
     if (module->kind != PICKLE_STR || name->kind != PICKLE_STR)
         return bad(m, op, "the name to load is not text");
-    return push_global(m, op,
-                       pickle_row_find(module->u.bytes, module->count,
-                                       name->u.bytes, name->count));
+    return push_global(m, op, module->u.bytes, module->count, name->u.bytes,
+                       name->count);
 }
 
 static int call(struct machine *m, const struct pickle_op *op)
@@ -515,8 +531,7 @@ static int run_op(struct machine *m, const struct pickle_op *op)
     case OP_LONG_BINGET:
         return get(m, op);
     case OP_GLOBAL:
-        return push_global(
-            m, op, pickle_row_find(op->arg, op->bytes, op->arg2, op->bytes2));
+        return push_global(m, op, op->arg, op->bytes, op->arg2, op->bytes2);
     case OP_STACK_GLOBAL:
         return stack_global(m, op);
     case OP_REDUCE:
@@ -566,7 +581,7 @@ int pickle_read(const unsigned char *data, size_t bytes,
     struct pickle p = {0};
     struct machine m = {.p = &p, .err = err};
     size_t extra;
-    int rc = pickle_scan(data, bytes, err, &p.protocol, &p.used);
+    int rc = pickle_scan(data, bytes, err, &p);
 
     if (rc < 0)
         return rc;

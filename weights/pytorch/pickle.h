@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Python pickles, as far as weights need them.
+ * Python pickles, as far as weights and networks need them.
  *
  * A pickle is a program for a stack machine that can call any function of any
  * Python module.  This machine calls nothing: it knows a fixed list of names
  * (pickle_global.c) and what each of them would have built, and refuses every
  * stream that holds another name, before it builds anything.  What it builds
  * are nodes: plain values, containers, tensors that refer to storages by key.
+ *
+ * A stream that holds a class of torch.nn is a whole network.  In it names that
+ * are not on the list are classes: one that is made without arguments and
+ * filled from a dictionary is an object with these attributes.  One that would
+ * be called is refused as before.
  *
  * Nodes live in one array until pickle_clear(); they refer to each other by
  * index, so that cycles and deep nesting need no care when they are freed.
@@ -39,6 +44,8 @@ enum pickle_kind {
     PICKLE_DICT, /* item: key, value, key, value, ... in order of insertion */
     PICKLE_SET,
     PICKLE_GLOBAL, /* a name of the list, not called */
+    PICKLE_CLASS,  /* "module.name" of a network's class, not called */
+    PICKLE_OBJECT, /* of a class, and its attributes where it has any */
     PICKLE_OPAQUE, /* a harmless object whose content is of no use here */
     PICKLE_STORAGE,
     PICKLE_TENSOR,
@@ -88,6 +95,12 @@ enum {
     PICKLE_ARRAY_ITEMS      /* an array without items has no usable content */
 };
 
+enum {
+    PICKLE_OBJECT_CLASS = 0, /* CLASS */
+    PICKLE_OBJECT_STATE,     /* DICT of attributes by name; may be missing */
+    PICKLE_OBJECT_ITEMS
+};
+
 struct pickle_block;
 
 struct pickle {
@@ -96,13 +109,15 @@ struct pickle {
     uint32_t root;
     size_t used; /* bytes up to and with STOP */
     int protocol;
+    bool network; /* it holds classes of torch.nn: names may be classes */
     struct pickle_block *block; /* memory of tuples and decoded strings */
     size_t charged, budget;
 };
 
 /* Reads one pickle from the start of data, which must stay as long as the
  * result: strings point into it.  Errors name the byte offset.  EFORMAT;
- * EUNSUPPORTED where names that are not on the list occur (all are named);
+ * EUNSUPPORTED where names that are not on the list occur (all are named),
+ * unless it is a whole network;
  * EMEMORY. */
 int pickle_read(const unsigned char *data, size_t bytes,
                 struct infer_error *err, struct pickle *out);

@@ -277,6 +277,18 @@ static int call_from_type(struct pickle *p, const struct args *a,
     return pickle_reduce(p, a->item[0], a->item[2], err, out);
 }
 
+/* ('module', class, file, source): old containers keep a class together with
+ * its source text. */
+static bool is_class_with_source(const struct pickle *p, uint32_t id)
+{
+    struct args a = {p->node[id].u.item, p->node[id].count};
+
+    return p->node[id].kind == PICKLE_TUPLE && a.count == 4 &&
+           is_kind(p, &a, 0, PICKLE_STR) &&
+           pickle_is(arg(p, &a, 0), "module") &&
+           is_kind(p, &a, 1, PICKLE_CLASS);
+}
+
 /* ('storage', class, key, location, count[, view]) */
 int pickle_persistent(struct pickle *p, uint32_t id, struct infer_error *err,
                       uint32_t *out)
@@ -285,6 +297,10 @@ int pickle_persistent(struct pickle *p, uint32_t id, struct infer_error *err,
     uint32_t items[PICKLE_STORAGE_ITEMS];
     const struct pickle_node *class;
 
+    if (is_class_with_source(p, id)) {
+        *out = a.item[1];
+        return 0;
+    }
     if (p->node[id].kind != PICKLE_TUPLE || a.count < 5 || a.count > 6 ||
         !is_kind(p, &a, 0, PICKLE_STR) || !pickle_is(arg(p, &a, 0), "storage"))
         return wrong_args("a reference to data outside the pickle", err);
@@ -422,10 +438,45 @@ static int build_numpy_array(struct pickle *p, uint32_t object,
 
 /* ---- REDUCE, NEWOBJ, BUILD ----------------------------------------- */
 
+/* An object of a network's class: its attributes follow by BUILD. */
+static int make_object(struct pickle *p, uint32_t class, uint32_t *out)
+{
+    if (!pickle_new(p, PICKLE_OBJECT, out) ||
+        !pickle_set_items(p, *out, &class, 1))
+        return INFER_EMEMORY;
+    return 0;
+}
+
+/* What libraries of networks make of their own, such as enumerators, holds no
+ * tensor. */
+static bool is_library(const struct pickle_node *class)
+{
+    const char *const libraries[] = {"torch.nn.", "torchvision.", "timm."};
+    size_t i, n;
+
+    for (i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        n = strlen(libraries[i]);
+        if (class->count > n && memcmp(class->u.bytes, libraries[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int refuse_class(const struct pickle_node *class, const char *what,
+                        struct infer_error *err)
+{
+    return error_set(err, INFER_EUNSUPPORTED,
+                     "it would call %.*s%s, which no weights need",
+                     (int)(class->count < 200 ? class->count : 200),
+                     (const char *)class->u.bytes, what);
+}
+
 /* copyreg._reconstructor(class, object, None) */
 static int call_reconstruct(struct pickle *p, const struct args *a,
                             struct infer_error *err, uint32_t *out)
 {
+    if (a->count == 3 && is_kind(p, a, 0, PICKLE_CLASS))
+        return make_object(p, a->item[0], out);
     if (a->count != 3 || !is_kind(p, a, 0, PICKLE_GLOBAL) ||
         pickle_row_at(arg(p, a, 0)->row)->call != CALL_OPAQUE)
         return wrong_args("copyreg._reconstructor", err);
@@ -482,6 +533,11 @@ int pickle_reduce(struct pickle *p, uint32_t callable, uint32_t args,
 {
     struct args a = {p->node[args].u.item, p->node[args].count};
 
+    if (p->node[callable].kind == PICKLE_CLASS &&
+        is_library(&p->node[callable]) && p->node[args].kind == PICKLE_TUPLE)
+        return make(p, PICKLE_OPAQUE, out);
+    if (p->node[callable].kind == PICKLE_CLASS)
+        return refuse_class(&p->node[callable], "()", err);
     if (p->node[callable].kind != PICKLE_GLOBAL ||
         p->node[args].kind != PICKLE_TUPLE)
         return error_set(err, INFER_EFORMAT,
@@ -492,6 +548,11 @@ int pickle_reduce(struct pickle *p, uint32_t callable, uint32_t args,
 int pickle_newobj(struct pickle *p, uint32_t class, uint32_t args,
                   struct infer_error *err, uint32_t *out)
 {
+    if (p->node[class].kind == PICKLE_CLASS) {
+        if (p->node[args].kind != PICKLE_TUPLE || p->node[args].count != 0)
+            return refuse_class(&p->node[class], " with arguments", err);
+        return make_object(p, class, out);
+    }
     if (p->node[class].kind == PICKLE_GLOBAL) {
         enum pickle_call call = pickle_row_at(p->node[class].row)->call;
 
@@ -501,6 +562,26 @@ int pickle_newobj(struct pickle *p, uint32_t class, uint32_t args,
     }
     return error_set(err, INFER_EUNSUPPORTED,
                      "it would make an object of a class no weights need");
+}
+
+/* Attributes by name; a pair where some of them are slots. */
+static int build_object(struct pickle *p, uint32_t object, uint32_t state,
+                        struct infer_error *err)
+{
+    const struct pickle_node *s = &p->node[state];
+    uint32_t items[PICKLE_OBJECT_ITEMS];
+
+    if (s->kind == PICKLE_TUPLE && s->count == 2)
+        state = s->u.item[0];
+    if (p->node[state].kind == PICKLE_NONE)
+        return 0;
+    if (p->node[state].kind != PICKLE_DICT || p->node[object].count != 1)
+        return wrong_args("the state of an object", err);
+    items[PICKLE_OBJECT_CLASS] = p->node[object].u.item[PICKLE_OBJECT_CLASS];
+    items[PICKLE_OBJECT_STATE] = state;
+    return pickle_set_items(p, object, items, PICKLE_OBJECT_ITEMS)
+               ? 0
+               : INFER_EMEMORY;
 }
 
 int pickle_build(struct pickle *p, uint32_t object, uint32_t state,
@@ -519,6 +600,8 @@ int pickle_build(struct pickle *p, uint32_t object, uint32_t state,
     if ((kind == PICKLE_DICT || kind == PICKLE_OPAQUE) &&
         state_kind == PICKLE_TUPLE)
         return 0;
+    if (kind == PICKLE_OBJECT)
+        return build_object(p, object, state, err);
     if (kind == PICKLE_NUMPY_DTYPE && state_kind == PICKLE_TUPLE)
         return build_numpy_dtype(p, object, &a, err);
     if (kind == PICKLE_ARRAY && state_kind == PICKLE_TUPLE)

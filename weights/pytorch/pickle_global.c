@@ -112,6 +112,7 @@ static const struct pickle_row rows[] = {
     {"copy_reg", "_reconstructor", CALL_RECONSTRUCT, INFER_NONE},
     {"argparse", "Namespace", CALL_OPAQUE, INFER_NONE},
     {"types", "SimpleNamespace", CALL_OPAQUE, INFER_NONE},
+    {"functools", "partial", CALL_OPAQUE, INFER_NONE},
     {"pathlib", "PosixPath", CALL_OPAQUE, INFER_NONE},
     {"pathlib", "WindowsPath", CALL_OPAQUE, INFER_NONE},
     {"pathlib", "PurePosixPath", CALL_OPAQUE, INFER_NONE},
@@ -138,6 +139,14 @@ int64_t pickle_row_find(const unsigned char *module, size_t module_bytes,
             equal(rows[i].module, module, module_bytes))
             return (int64_t)i;
     return -1;
+}
+
+bool pickle_is_layer(const unsigned char *module, size_t bytes)
+{
+    static const char prefix[] = "torch.nn.modules.";
+
+    return bytes > sizeof prefix - 1 &&
+           memcmp(module, prefix, sizeof prefix - 1) == 0;
 }
 
 const struct pickle_row *pickle_row_at(uint32_t row)

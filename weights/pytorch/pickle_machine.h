@@ -93,9 +93,10 @@ struct pickle_op {
 int pickle_next_op(struct bytes *in, struct infer_error *err,
                    struct pickle_op *op);
 /* The first pass: walks to STOP, checking opcodes, arguments, frames and the
- * names that would be imported.  Builds nothing. */
+ * names that would be imported.  Builds nothing: sets protocol, used and
+ * network of *out. */
 int pickle_scan(const unsigned char *data, size_t bytes,
-                struct infer_error *err, int *protocol, size_t *used);
+                struct infer_error *err, struct pickle *out);
 
 /* The memo: a table from small integers.  Picklers number from 0 upwards, so
  * that an index far beyond the number of entries is refused. */
@@ -147,6 +148,8 @@ struct pickle_row {
 int64_t pickle_row_find(const unsigned char *module, size_t module_bytes,
                         const unsigned char *name, size_t name_bytes);
 const struct pickle_row *pickle_row_at(uint32_t row);
+/* True for the modules that define torch.nn's layers. */
+bool pickle_is_layer(const unsigned char *module, size_t bytes);
 
 /* ---- nodes --------------------------------------------------------- */
 
@@ -163,6 +166,11 @@ bool pickle_set_items(struct pickle *p, uint32_t node, const uint32_t *item,
                       size_t count);
 /* Appends to a LIST, DICT or SET. */
 bool pickle_append(struct pickle *p, uint32_t node, uint32_t item);
+
+/* The CLASS of a name.  EMEMORY; EFORMAT where it is no plain text. */
+int pickle_new_class(struct pickle *p, const unsigned char *module,
+                     size_t module_bytes, const unsigned char *name,
+                     size_t name_bytes, uint32_t *out);
 
 /* ---- calls --------------------------------------------------------- */
 

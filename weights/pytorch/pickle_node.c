@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/text.h"
 #include "weights/pytorch/pickle.h"
 #include "weights/pytorch/pickle_machine.h"
 
@@ -103,6 +104,25 @@ bool pickle_set_items(struct pickle *p, uint32_t node, const uint32_t *item,
     p->node[node].count = (uint32_t)count;
     p->node[node].capacity = 0;
     return true;
+}
+
+int pickle_new_class(struct pickle *p, const unsigned char *module,
+                     size_t module_bytes, const unsigned char *name,
+                     size_t name_bytes, uint32_t *out)
+{
+    unsigned char *text;
+
+    if (!text_is_utf8(module, module_bytes) || !text_is_utf8(name, name_bytes))
+        return INFER_EFORMAT;
+    text = pickle_alloc(p, module_bytes + 1 + name_bytes);
+    if (!text || !pickle_new(p, PICKLE_CLASS, out))
+        return INFER_EMEMORY;
+    memcpy(text, module, module_bytes);
+    text[module_bytes] = '.';
+    memcpy(text + module_bytes + 1, name, name_bytes);
+    p->node[*out].u.bytes = text;
+    p->node[*out].count = (uint32_t)(module_bytes + 1 + name_bytes);
+    return 0;
 }
 
 bool pickle_append(struct pickle *p, uint32_t node, uint32_t item)

@@ -264,6 +264,7 @@ struct scan {
     const unsigned char *unknown[MAX_NAMES][2];
     size_t unknown_bytes[MAX_NAMES][2];
     size_t unknown_count;
+    bool network;              /* a name is a layer's class */
     struct infer_error report; /* of the names */
 };
 
@@ -297,6 +298,7 @@ static void check_name(struct scan *s, const unsigned char *module,
                        size_t module_bytes, const unsigned char *name,
                        size_t name_bytes)
 {
+    s->network |= pickle_is_layer(module, module_bytes);
     if (pickle_row_find(module, module_bytes, name, name_bytes) < 0)
         refuse_name(s, module, module_bytes, name, name_bytes);
 }
@@ -453,7 +455,7 @@ static int scan_all(struct scan *s, struct infer_error *err)
 }
 
 int pickle_scan(const unsigned char *data, size_t bytes,
-                struct infer_error *err, int *protocol, size_t *used)
+                struct infer_error *err, struct pickle *out)
 {
     struct scan s = {.data = data, .bytes = bytes};
     int rc;
@@ -463,7 +465,7 @@ int pickle_scan(const unsigned char *data, size_t bytes,
     rc = scan_all(&s, err);
     free(s.memo.slot);
     /* Names say more than the damage that may follow them. */
-    if (s.unknown_count > 0) {
+    if (s.unknown_count > 0 && !s.network) {
         error_add(&s.report, INFER_EUNSUPPORTED,
                   "a file of weights holds tensors only: save the network's "
                   "state_dict(), not its Python objects");
@@ -473,7 +475,8 @@ int pickle_scan(const unsigned char *data, size_t bytes,
     }
     if (rc < 0)
         return rc;
-    *protocol = s.protocol;
-    *used = s.in.at;
+    out->protocol = s.protocol;
+    out->used = s.in.at;
+    out->network = s.network;
     return 0;
 }

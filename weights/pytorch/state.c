@@ -5,7 +5,8 @@
  * People save a state_dict, a dictionary that holds one together with
  * optimiser, epoch and settings, or nested dictionaries of tensors.  The known
  * names of the first two are looked for; whatever is left is flattened, its
- * keys joined by dots.
+ * keys joined by dots.  Of a whole network the attributes _parameters, _buffers
+ * and _modules are walked, as its state_dict() would.
  */
 #include "weights/pytorch/torch.h"
 
@@ -70,7 +71,36 @@ static const struct {
 static bool is_container(const struct pickle_node *n)
 {
     return n->kind == PICKLE_DICT || n->kind == PICKLE_LIST ||
-           n->kind == PICKLE_TUPLE || n->kind == PICKLE_SET;
+           n->kind == PICKLE_TUPLE || n->kind == PICKLE_SET ||
+           n->kind == PICKLE_OBJECT;
+}
+
+/* Where a torch.nn.Module keeps its tensors, in the order of state_dict(). */
+static const char *const module_parts[] = {"_parameters", "_buffers",
+                                           "_modules"};
+#define MODULE_PARTS 3
+
+/* Attribute of a module, or -1. */
+static int64_t module_part(const struct pickle *p, const struct pickle_node *n,
+                           const char *part)
+{
+    if (n->kind != PICKLE_OBJECT || n->count < PICKLE_OBJECT_ITEMS)
+        return -1;
+    return pickle_find(p, pickle_at(p, n->u.item[PICKLE_OBJECT_STATE]), part);
+}
+
+/* True for objects with these three dictionaries. */
+static bool is_module(const struct pickle *p, const struct pickle_node *n)
+{
+    int i;
+
+    for (i = 0; i < MODULE_PARTS; i++) {
+        int64_t part = module_part(p, n, module_parts[i]);
+
+        if (part < 0 || pickle_at(p, (uint32_t)part)->kind != PICKLE_DICT)
+            return false;
+    }
+    return true;
 }
 
 static bool is_tensor(const struct pickle_node *n)
@@ -320,6 +350,8 @@ struct flat {
     struct {
         uint32_t node, next;
         size_t path_bytes;
+        /* Keys that are left out: the buffers that state_dict() has not. */
+        const struct pickle_node *without;
     } frame[MAX_DEPTH];
     int depth;
 };
@@ -389,8 +421,40 @@ static int enter(struct flat *f, uint32_t node, size_t path_bytes)
     f->frame[f->depth].node = node;
     f->frame[f->depth].next = 0;
     f->frame[f->depth].path_bytes = path_bytes;
+    f->frame[f->depth].without = NULL;
     f->depth++;
     return 0;
+}
+
+/* The next of the three dictionaries of the module in the innermost frame. */
+static int enter_part(struct flat *f, const struct pickle_node *module)
+{
+    int top = f->depth - 1;
+    const char *name = module_parts[f->frame[top].next++];
+    int64_t part = module_part(f->p, module, name), without = -1;
+    int rc = enter(f, (uint32_t)part, f->frame[top].path_bytes);
+
+    if (rc == 0 && strcmp(name, "_buffers") == 0)
+        without = module_part(f->p, module, "_non_persistent_buffers_set");
+    if (without >= 0 && pickle_at(f->p, (uint32_t)without)->kind == PICKLE_SET)
+        f->frame[f->depth - 1].without = pickle_at(f->p, (uint32_t)without);
+    return rc;
+}
+
+static bool is_left_out(const struct flat *f, const struct pickle_node *key)
+{
+    const struct pickle_node *set = f->frame[f->depth - 1].without;
+    uint32_t i;
+
+    for (i = 0; set && i < set->count; i++) {
+        const struct pickle_node *n = pickle_at(f->p, set->u.item[i]);
+
+        if (n->kind == PICKLE_STR && key->kind == PICKLE_STR &&
+            n->count == key->count &&
+            memcmp(n->u.bytes, key->u.bytes, n->count) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* One value of a container, its path set already. */
@@ -402,7 +466,8 @@ static int visit(struct flat *f, uint32_t node, const struct pickle_node *key,
 
     if (is_tensor(n))
         return add_leaf(f, node);
-    if (is_container(n) && n->count > 0)
+    if (n->kind == PICKLE_OBJECT ? is_module(f->p, n)
+                                 : is_container(n) && n->count > 0)
         return enter(f, node, path_bytes);
     /* Deeper ones are settings of settings. */
     if (f->depth == 1)
@@ -420,19 +485,23 @@ static int step(struct flat *f)
     size_t path_bytes = 0;
     int rc;
 
-    if (i >= n->count) {
+    if (i >= (n->kind == PICKLE_OBJECT ? MODULE_PARTS : n->count)) {
         f->depth--;
         return 0;
     }
     if (f->visits-- == 0)
         return error_set(f->err, INFER_EFORMAT,
                          "its containers refer to each other over and over");
+    if (n->kind == PICKLE_OBJECT)
+        return enter_part(f, n);
     value = n->u.item[i];
     f->frame[top].next = i + 1;
     if (n->kind == PICKLE_DICT) {
         key = pickle_at(f->p, n->u.item[i]);
         value = n->u.item[i + 1];
         f->frame[top].next = i + 2;
+        if (is_left_out(f, key))
+            return 0;
         if (key->kind != PICKLE_STR && key->kind != PICKLE_INT) {
             if (is_tensor(pickle_at(f->p, value)))
                 return error_set(f->err, INFER_EFORMAT,
@@ -461,13 +530,15 @@ static int flatten(struct flat *f, uint32_t root)
     f->visits = 1024;
     for (i = 0; i < f->p->count; i++)
         if (is_container(&f->p->node[i]))
-            f->visits += 2 * (size_t)f->p->node[i].count;
+            f->visits += MODULE_PARTS + 2 * (size_t)f->p->node[i].count;
     f->name_budget = ((size_t)1 << 20) + 16 * f->p->used;
     if (is_tensor(pickle_at(f->p, root))) {
         strcpy(f->path, "tensor");
         return add_leaf(f, root);
     }
-    if (!is_container(pickle_at(f->p, root)))
+    if (!is_container(pickle_at(f->p, root)) ||
+        (pickle_at(f->p, root)->kind == PICKLE_OBJECT &&
+         !is_module(f->p, pickle_at(f->p, root))))
         return 0;
     rc = enter(f, root, 0);
     while (rc == 0 && f->depth > 0)
