@@ -17,7 +17,12 @@ struct kern_test_hooks {
     /* The CPU rows run as on a machine whose widest vectors are these.  Clones
      * that the loader chooses follow the machine all the same: they are one
      * source compiled several times. */
-    enum { TEST_ISA_ALL, TEST_ISA_SSE41, TEST_ISA_AVX2 } isa;
+    enum {
+        TEST_ISA_ALL,
+        TEST_ISA_SSE41,
+        TEST_ISA_AVX2,
+        TEST_ISA_AVX512 /* without tiles (AMX) */
+    } isa;
     /* Reorders the engines of cuDNN or algorithms of cuBLASLt for a problem
      * that the calling thread asks about for the first time: `count` elements
      * of `size` bytes, the one to be tried first in front. */

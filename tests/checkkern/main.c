@@ -3,7 +3,8 @@
  * checkkern [--row=GLOB,..] [--op=GLOB] [--dtype=TYPE] [--seed=N]
  *           [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]
  *           [--time-limit=SECONDS] [--shard=I/N] [--threads=N]
- *           [--backend=NAME] [--isa=avx2|sse41] [--random-only] [--separate]
+ *           [--backend=NAME] [--isa=avx512|avx2|sse41] [--random-only]
+ * [--separate]
  *           [--verbose] [--list]
  *
  * A row is checked on the fixed list of its operation, then on --count random
@@ -61,7 +62,8 @@ static const char usage[] =
     "usage: checkkern [--row=GLOB,..] [--op=GLOB] [--dtype=TYPE] [--seed=N]\n"
     "                 [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]\n"
     "                 [--time-limit=SECONDS] [--shard=I/N] [--threads=N]\n"
-    "                 [--backend=NAME] [--isa=avx2|sse41] [--random-only]\n"
+    "                 [--backend=NAME] [--isa=avx512|avx2|sse41] "
+    "[--random-only]\n"
     "                 [--separate] [--verbose] [--list]\n";
 
 static double now(void)
@@ -132,14 +134,20 @@ static bool parse_dtype(struct options *o, const char *text)
 /* The rows behave as on a machine with vectors of this kind at most. */
 static bool limit_isa(const char *isa)
 {
-    const bool avx2 = strcmp(isa, "avx2") == 0;
-
-    if (!avx2 && strcmp(isa, "sse41") != 0)
+    if (strcmp(isa, "avx512") == 0)
+        kern_test_hooks.isa = TEST_ISA_AVX512;
+    else if (strcmp(isa, "avx2") == 0)
+        kern_test_hooks.isa = TEST_ISA_AVX2;
+    else if (strcmp(isa, "sse41") == 0)
+        kern_test_hooks.isa = TEST_ISA_SSE41;
+    else
         return false;
-    kern_test_hooks.isa = avx2 ? TEST_ISA_AVX2 : TEST_ISA_SSE41;
 #ifdef HAVE_ONEDNN
-    return dnnl_set_max_cpu_isa(avx2 ? dnnl_cpu_isa_avx2
-                                     : dnnl_cpu_isa_sse41) == dnnl_success;
+    return dnnl_set_max_cpu_isa(kern_test_hooks.isa == TEST_ISA_AVX512
+                                    ? dnnl_cpu_isa_avx512_core
+                                : kern_test_hooks.isa == TEST_ISA_AVX2
+                                    ? dnnl_cpu_isa_avx2
+                                    : dnnl_cpu_isa_sse41) == dnnl_success;
 #else
     return true;
 #endif

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The rows of the CPU as machines with narrower vectors run them: checkkern
-# with AVX-512 out of reach, then with AVX2.  Skipped where the build lacks the
-# rows.
+# with AVX-512 out of reach, then with AVX2; those for integers of 8 bits without
+# tiles (AMX) as well.  Skipped where the build lacks the rows.
 checkkern=tests/checkkern/checkkern
 status=77
 
@@ -14,5 +14,9 @@ for isa in avx2 sse41; do
         $checkkern --isa=$isa --backend=$backend || exit 1
         status=0
     done
+done
+for isa in avx512 sse41; do
+    $checkkern --isa=$isa --row='*_[iu]8_cpu_*' || exit 1
+    status=0
 done
 exit $status

@@ -18,10 +18,12 @@
 #define LANES  8
 #define ROWS   4
 #define COLS   2
+#define PIXELS 2
 #define V      static inline __attribute__((always_inline)) TARGET
 
 typedef float vec __attribute__((vector_size(32)));
 typedef int32_t veci __attribute__((vector_size(32)));
+typedef uint8_t vecb __attribute__((vector_size(32)));
 
 V veci v_splati(int v)
 {
@@ -53,12 +55,7 @@ V veci v_dot(veci a, veci x, veci w)
     return a + (veci)even + (veci)odd;
 }
 
-V veci v_madd(veci a, veci x, veci w)
-{
-    return a + (veci)_mm256_madd_epi16((__m256i)x, (__m256i)w);
-}
-
-V __m128i bytes(const void *p, int64_t n)
+V __m128i few_bytes(const void *p, int64_t n)
 {
     uint8_t b[16] = {0};
 
@@ -70,23 +67,89 @@ V __m128i bytes(const void *p, int64_t n)
 
 V veci v_widen_u8(const uint8_t *p, int64_t n)
 {
-    return (veci)_mm256_cvtepu8_epi32(bytes(p, n));
+    return (veci)_mm256_cvtepu8_epi32(few_bytes(p, n));
 }
 
 V veci v_widen_i8(const int8_t *p, int64_t n)
 {
-    return (veci)_mm256_cvtepi8_epi32(bytes(p, n));
+    return (veci)_mm256_cvtepi8_epi32(few_bytes(p, n));
 }
 
-V void v_narrow(uint8_t *p, veci v, int64_t n)
+V vecb v_bytes(const uint8_t *p, int64_t n)
 {
-    const __m256i low = _mm256_and_si256((__m256i)v, _mm256_set1_epi32(0xff));
-    const __m256i half = _mm256_packus_epi32(low, low);
-    const __m256i byte = _mm256_packus_epi16(half, half);
-    const int32_t part[2] = {_mm256_extract_epi32(byte, 0),
-                             _mm256_extract_epi32(byte, 4)};
+    vecb b = {0};
 
-    memcpy(p, part, n >= LANES ? LANES : (size_t)n);
+    memcpy(&b, p, n >= 4 * LANES ? 4 * LANES : (size_t)n);
+    return b;
+}
+
+V void v_store_bytes(uint8_t *p, vecb b, int64_t n)
+{
+    memcpy(p, &b, n >= 4 * LANES ? 4 * LANES : (size_t)n);
+}
+
+V vecb v_splatb(uint8_t v)
+{
+    return (vecb)_mm256_set1_epi8((char)v);
+}
+
+V vecb v_minb(vecb a, vecb b)
+{
+    return (vecb)_mm256_min_epu8((__m256i)a, (__m256i)b);
+}
+
+V vecb v_maxb(vecb a, vecb b)
+{
+    return (vecb)_mm256_max_epu8((__m256i)a, (__m256i)b);
+}
+
+/* The minimum is its second operand where that is NaN, which becomes INT_MIN.
+ */
+V veci v_nearest(vec v)
+{
+    return (veci)_mm256_cvtps_epi32(
+        _mm256_min_ps(_mm256_set1_ps(0x1p30f), (__m256)v));
+}
+
+V vecb v_pack(const veci q[4], int shift)
+{
+    const __m256i by = _mm256_set1_epi16((short)shift);
+    const __m256i a = _mm256_packs_epi32((__m256i)q[0], (__m256i)q[1]);
+    const __m256i b = _mm256_packs_epi32((__m256i)q[2], (__m256i)q[3]);
+
+    return (vecb)_mm256_packus_epi16(_mm256_adds_epi16(a, by),
+                                     _mm256_adds_epi16(b, by));
+}
+
+V vecb v_runs(vecb b)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+
+    return (vecb)_mm256_permutevar8x32_epi32((__m256i)b, order);
+}
+
+V void v_store_run(uint8_t *p, vecb b, int i, int64_t n)
+{
+    const __m256i v = (__m256i)b;
+    const int64_t run = i == 0   ? _mm256_extract_epi64(v, 0)
+                        : i == 1 ? _mm256_extract_epi64(v, 1)
+                        : i == 2 ? _mm256_extract_epi64(v, 2)
+                                 : _mm256_extract_epi64(v, 3);
+
+    memcpy(p, &run, n >= LANES ? LANES : (size_t)n);
+}
+
+V void v_mix(const vecb a[4], veci q[4])
+{
+    const __m256i l0 = _mm256_unpacklo_epi8((__m256i)a[0], (__m256i)a[1]);
+    const __m256i h0 = _mm256_unpackhi_epi8((__m256i)a[0], (__m256i)a[1]);
+    const __m256i l1 = _mm256_unpacklo_epi8((__m256i)a[2], (__m256i)a[3]);
+    const __m256i h1 = _mm256_unpackhi_epi8((__m256i)a[2], (__m256i)a[3]);
+
+    q[0] = (veci)_mm256_unpacklo_epi16(l0, l1);
+    q[1] = (veci)_mm256_unpackhi_epi16(l0, l1);
+    q[2] = (veci)_mm256_unpacklo_epi16(h0, h1);
+    q[3] = (veci)_mm256_unpackhi_epi16(h0, h1);
 }
 
 V veci v_loadi(const void *p)

@@ -4,31 +4,31 @@
  * file that includes this one defines
  *   STEPS         the struct dot_steps to define, STORAGE its storage class
  *   TARGET        attribute that selects the instructions
- *   LANES         32-bit lanes of a vector
+ *   LANES         32-bit lanes of a vector, a multiple of 4
  *   ROWS, COLS    rows and vectors of outputs in a register block
+ *   PIXELS        pixels of a depthwise register block, times 4 vectors
  *   vec, veci     vectors of floats and of 32-bit integers
+ *   vecb          vectors of 4 LANES bytes
  * and functions on them, whose names begin with v_:
  *   v_quad(p)           four bytes at p in every lane
  *   v_dot(a, x, w)      a + sum of 4 products of U8 x and I8 w in each lane
- *   v_madd(a, x, w)     a + x * w of integers of 16 bits in 32-bit lanes, w
- *                       without its sign in the upper half
  *   v_widen_u8/i8(p,n)  n bytes as integers
- *   v_narrow(p, v, n)   the low bytes of n lanes
  *   v_loadi, v_load(p), v_load_part(p, n), v_store_part(p, v, n)
  *   v_float(i), v_splat(f), v_splati(i), v_fma(a, b, c), v_min, v_max
+ *   v_nearest(v)        to the nearest, ties to even; magnitudes above 2^20 and
+ *                       NaN may give any integer from 2^20 on of their sign,
+ *                       NaN one below -2^20
+ *   v_pack(q, shift)    q[0..3] + shift as U8, saturated: dot.h's mixed order
+ *   v_bytes(p, n), v_store_bytes(p, b, n), v_splatb(u), v_minb, v_maxb
+ *   v_runs(b)           packed vectors one after the other
+ *   v_store_run(p, b, i, n)  n bytes of vector i of those
+ *   v_mix(a, q)         q[0..3]: bytes of a[0..3] side by side, mixed order
  */
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
-/* To the nearest, ties to even, of |v| below 2^22: the sum has no bits behind
- * the point. */
-INLINE veci nearest(vec v)
-{
-    const vec magic = v_splat(0x1.8p23f);
-
-    return (veci)(v + magic) - (veci)magic;
-}
+/* ---- the end of a layer -------------------------------------------- */
 
 INLINE vec add_residual(const struct dot_finish *f, vec v, int64_t at,
                         int64_t n)
@@ -42,40 +42,86 @@ INLINE vec add_residual(const struct dot_finish *f, vec v, int64_t at,
     return v_fma(v_float(i - v_splati(f->r_zero)), v_splat(f->r_scale), v);
 }
 
-/* n sums of channels from k on, to y at `at`; the residual is at `from`. */
-INLINE void finish(const struct dot_finish *f, veci sum, int64_t k, int64_t n,
-                   int64_t at, int64_t from)
+/* Four vectors of an integer y, from values before they are scaled. */
+INLINE vecb to_bytes(const struct dot_finish *f, const vec v[4])
 {
-    vec v = v_fma(v_float(sum), v_load(f->scale + k), v_load(f->bias + k));
+    const vec inverse = v_splat(f->inverse);
+    veci q[4];
+    vecb b;
 
-    if (f->residual && !f->residual_last)
-        v = add_residual(f, v, from, n);
-    v = v_min(v_max(v, v_splat(f->act_low)), v_splat(f->act_high));
-    if (f->residual && f->residual_last)
-        v = add_residual(f, v, from, n);
-    if (f->y_type == INFER_F32) {
-        v_store_part((float *)f->y + at, v, n);
-        return;
-    }
-    v = v * v_splat(f->inverse);
-    v = v_min(v_max(v, v_splat(f->low)), v_splat(f->high));
-    v_narrow((uint8_t *)f->y + at, nearest(v) + v_splati(f->zero), n);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+        q[i] = v_nearest(v[i] * inverse);
+    b = v_pack(q, f->shift);
+    b = v_minb(v_maxb(b, v_splatb(f->least)), v_splatb(f->most));
+    return b ^ v_splatb(f->flip);
 }
 
+/* Where a vector of sums belongs: channels k ..., n of them; its place in y
+ * and in the residual. */
+struct place {
+    int64_t k, n, at, from;
+};
+
+/* Up to four vectors of sums to y.  `plain`: bytes without a residual, whose
+ * limits are the activation's as well. */
+INLINE void finish(bool plain, const struct dot_finish *f, const veci *sum,
+                   int vectors, const struct place *p)
+{
+    vec v[4];
+    vecb b;
+
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        if (i >= vectors) {
+            v[i] = v_splat(0);
+            continue;
+        }
+        v[i] = v_fma(v_float(sum[i]), v_load(f->scale + p[i].k),
+                     v_load(f->bias + p[i].k));
+        if (plain)
+            continue;
+        if (f->residual && !f->residual_last)
+            v[i] = add_residual(f, v[i], p[i].from, p[i].n);
+        v[i] = v_min(v_max(v[i], v_splat(f->act_low)), v_splat(f->act_high));
+        if (f->residual && f->residual_last)
+            v[i] = add_residual(f, v[i], p[i].from, p[i].n);
+        if (f->y_type == INFER_F32)
+            v_store_part((float *)f->y + p[i].at, v[i], p[i].n);
+    }
+    if (!plain && f->y_type == INFER_F32)
+        return;
+    b = v_runs(to_bytes(f, v));
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++)
+        v_store_run((uint8_t *)f->y + p[i].at, b, i, p[i].n);
+}
+
+INLINE bool is_plain(const struct dot_finish *f)
+{
+    return f->y_type != INFER_F32 && !f->residual;
+}
+
+/* ---- the product --------------------------------------------------- */
+
 /* `rows` rows from the first-th on, times `cols` vectors of the panel. */
-INLINE void tile(int rows, int cols, const struct dot_rows *r, int64_t first,
-                 const struct dot_finish *f)
+INLINE void tile(bool plain, int rows, int cols, const struct dot_rows *r,
+                 int64_t first, const struct dot_finish *f)
 {
     const uint8_t *x = r->x + first * r->step;
-    const int8_t *w = r->w;
-    veci sum[ROWS < 4 ? 4 : ROWS][COLS];
+    const int8_t *w = r->w + r->first * COLS * LANES * 4;
+    veci sum[(ROWS < 4 ? 4 : ROWS) * COLS];
 
 #pragma GCC unroll 12
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
         for (int c = 0; c < cols; c++)
-            sum[i][c] = v_splati(0) - v_loadi(r->offset + c * LANES);
-    for (int64_t q = 0; q < r->quads; q++) {
+            sum[i * cols + c] =
+                (r->sums ? v_loadi(r->sums + (first + i) * DOT_SUM_PANEL +
+                                   c * LANES)
+                         : v_splati(0)) -
+                v_loadi(r->offset + c * LANES);
+    for (int64_t q = r->first; q < r->quads; q++) {
         veci u[COLS];
 
 #pragma GCC unroll 2
@@ -87,68 +133,177 @@ INLINE void tile(int rows, int cols, const struct dot_rows *r, int64_t first,
 
 #pragma GCC unroll 2
             for (int c = 0; c < cols; c++)
-                sum[i][c] = v_dot(sum[i][c], s, u[c]);
+                sum[i * cols + c] = v_dot(sum[i * cols + c], s, u[c]);
         }
         w += COLS * LANES * 4;
     }
-#pragma GCC unroll 12
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-        for (int c = 0; c < cols; c++)
-            finish(f, sum[i][c], r->k + c * LANES, r->n - c * LANES,
-                   r->y_at[first + i] + r->k + c * LANES,
-                   r->r_at[first + i] + r->k + c * LANES);
+#pragma GCC unroll 6
+    for (int v = 0; v < rows * cols; v += 4) {
+        const int vectors = rows * cols - v < 4 ? rows * cols - v : 4;
+        struct place p[4];
+
+#pragma GCC unroll 4
+        for (int i = 0; i < vectors; i++) {
+            const int row = (v + i) / cols, c = (v + i) % cols;
+
+            p[i].k = r->k + c * LANES;
+            p[i].n = r->n - c * LANES;
+            p[i].at = r->y_at[first + row] + p[i].k;
+            p[i].from = r->r_at[first + row] + p[i].k;
+        }
+        finish(plain, f, sum + v, vectors, p);
+    }
 }
 
-INLINE void panel_rows(int cols, const struct dot_rows *r,
+INLINE void panel_rows(bool plain, int cols, const struct dot_rows *r,
                        const struct dot_finish *f)
 {
     int64_t i = 0;
 
     for (; i + ROWS <= r->rows; i += ROWS)
-        tile(ROWS, cols, r, i, f);
+        tile(plain, ROWS, cols, r, i, f);
     for (; i + 4 <= r->rows; i += 4)
-        tile(4, cols, r, i, f);
+        tile(plain, 4, cols, r, i, f);
     for (; i < r->rows; i++)
-        tile(1, cols, r, i, f);
+        tile(plain, 1, cols, r, i, f);
 }
 
 TARGET static void rows(const struct dot_rows *r, const struct dot_finish *f)
 {
-    if (r->n > LANES)
-        panel_rows(COLS, r, f);
+    if (r->n > LANES && is_plain(f))
+        panel_rows(true, COLS, r, f);
+    else if (r->n > LANES)
+        panel_rows(false, COLS, r, f);
+    else if (is_plain(f))
+        panel_rows(true, 1, r, f);
     else
-        panel_rows(1, r, f);
+        panel_rows(false, 1, r, f);
 }
 
-INLINE void pixel_as(bool is_signed, const struct dot_pixel *p,
-                     const struct dot_finish *f)
+/* ---- depthwise ----------------------------------------------------- */
+
+INLINE void mix_store(const vecb a[4], uint8_t *to)
 {
-    const int64_t row =
-        (p->channels + DOT_MAX_PANEL - 1) / DOT_MAX_PANEL * DOT_MAX_PANEL;
-    const veci zero = v_splati(p->x_zero);
+    veci q[4];
 
-    for (int64_t k = 0; k < p->channels; k += LANES) {
-        const int64_t n = p->channels - k;
-        veci sum = v_splati(0);
+    v_mix(a, q);
+    memcpy(to, q, sizeof q);
+}
 
-        for (int t = 0; t < p->taps; t++) {
-            const uint8_t *x = (const uint8_t *)p->x + p->tap[t] + k;
-            const veci v =
-                is_signed ? v_widen_i8((const int8_t *)x, n) : v_widen_u8(x, n);
+TARGET static void mix(const struct dot_mix *m)
+{
+    const vecb flip = v_splatb(m->flip), zero = v_splatb(m->zero);
+    const vecb padding[4] = {zero, zero, zero, zero};
+    uint8_t *to = m->to;
+    int64_t i = 0;
 
-            sum = v_madd(sum, v - zero, v_loadi(p->w + p->number[t] * row + k));
+    for (; i < m->low; i++, to += 16 * LANES)
+        mix_store(padding, to);
+    for (; i < m->high; i++, to += 16 * LANES) {
+        vecb a[4];
+
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++)
+            a[j] = v_bytes(m->row[j] + i * m->step[j], m->n) ^ flip;
+        mix_store(a, to);
+    }
+    for (; i < m->pixels; i++, to += 16 * LANES)
+        mix_store(padding, to);
+}
+
+/* A pixel's sums in the mixed order, to y by the natural one. */
+INLINE void finish_mixed(const struct dot_depth *d, int64_t pixel,
+                         const struct dot_finish *f, const veci sum[4])
+{
+    int32_t mixed[4 * LANES], natural[4 * LANES];
+    veci s[4];
+    struct place p[4];
+    int vectors = 0;
+
+    memcpy(mixed, sum, sizeof mixed);
+    for (int i = 0; i < 4; i++)
+        for (int e = 0; e < LANES; e++)
+            natural[dot_mixed_channel(i, e)] = mixed[i * LANES + e];
+    memcpy(s, natural, sizeof s);
+    for (; vectors < 4 && vectors * LANES < d->n; vectors++) {
+        const int64_t k = d->k + vectors * LANES;
+
+        p[vectors] = (struct place){k, d->n - vectors * LANES,
+                                    d->y_at + pixel * d->y_step + k,
+                                    d->r_at + pixel * d->r_step + k};
+    }
+    for (int i = 0; i < vectors; i++)
+        finish(false, f, s + i, 1, p + i);
+}
+
+INLINE void depth_tile(bool plain, int pixels, const struct dot_depth *d,
+                       int64_t first, const struct dot_finish *f)
+{
+    const uint8_t *x = d->x + first * d->pixel;
+    const int8_t *w = d->w;
+    veci sum[PIXELS < 4 ? 4 : PIXELS][4];
+
+#pragma GCC unroll 6
+    for (int i = 0; i < pixels; i++)
+#pragma GCC unroll 4
+        for (int c = 0; c < 4; c++)
+            sum[i][c] = v_splati(0) - v_loadi(d->offset + c * LANES);
+    for (int64_t r = 0; r < d->rows; r++) {
+        const uint8_t *at = x + r * d->row;
+
+        for (int64_t t = 0; t < d->taps; t++, at += d->tap, w += 16 * LANES) {
+            veci u[4];
+
+#pragma GCC unroll 4
+            for (int c = 0; c < 4; c++)
+                u[c] = v_loadi(w + c * LANES * 4);
+#pragma GCC unroll 6
+            for (int i = 0; i < pixels; i++)
+#pragma GCC unroll 4
+                for (int c = 0; c < 4; c++)
+                    sum[i][c] =
+                        v_dot(sum[i][c],
+                              v_loadi(at + i * d->pixel + c * LANES * 4), u[c]);
         }
-        finish(f, sum, k, n, p->y_at + k, p->r_at + k);
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < pixels; i++) {
+        vec v[4];
+
+        if (!plain) {
+            finish_mixed(d, first + i, f, sum[i]);
+            continue;
+        }
+#pragma GCC unroll 4
+        for (int c = 0; c < 4; c++)
+            v[c] = v_fma(v_float(sum[i][c]), v_load(d->scale + c * LANES),
+                         v_load(d->bias + c * LANES));
+        v_store_bytes((uint8_t *)f->y + d->y_at + (first + i) * d->y_step +
+                          d->k,
+                      to_bytes(f, v), d->n);
     }
 }
 
-TARGET static void pixel(const struct dot_pixel *p, const struct dot_finish *f)
+INLINE void depth_as(bool plain, const struct dot_depth *d,
+                     const struct dot_finish *f)
 {
-    if (p->is_signed)
-        pixel_as(true, p, f);
-    else
-        pixel_as(false, p, f);
+    int64_t i = 0;
+
+    for (; i + PIXELS <= d->pixels; i += PIXELS)
+        depth_tile(plain, PIXELS, d, i, f);
+    for (; i + 2 <= d->pixels; i += 2)
+        depth_tile(plain, 2, d, i, f);
+    for (; i < d->pixels; i++)
+        depth_tile(plain, 1, d, i, f);
 }
 
-STORAGE const struct dot_steps STEPS = {COLS * LANES, rows, pixel};
+TARGET static void depth(const struct dot_depth *d, const struct dot_finish *f)
+{
+    if (is_plain(f))
+        depth_as(true, d, f);
+    else
+        depth_as(false, d, f);
+}
+
+STORAGE const struct dot_steps STEPS = {COLS * LANES, 4 * LANES, rows, mix,
+                                        depth,        NULL,      NULL, NULL};

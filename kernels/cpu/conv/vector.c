@@ -15,7 +15,8 @@
 #ifdef VECTOR_LEVELS
 bool cpu_has_avx512(void)
 {
-    return KERN_TEST_HOOK(isa) == TEST_ISA_ALL &&
+    return (KERN_TEST_HOOK(isa) == TEST_ISA_ALL ||
+            KERN_TEST_HOOK(isa) == TEST_ISA_AVX512) &&
            __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") &&
