@@ -80,7 +80,7 @@ static int check_row(const struct kern_row *row, const struct kern_problem *p,
     if (input_scale_of(p) && !(row->flags & KERN_INPUT_SCALE))
         return error_set(why, INFER_EUNSUPPORTED, "%s takes no input scale",
                          row->name);
-    if (quant_of(p) && !(row->flags & KERN_QUANT))
+    if ((quant_of(p) || quant_is_scaled(p)) && !(row->flags & KERN_QUANT))
         return error_set(why, INFER_EUNSUPPORTED,
                          "%s does not compute on integers of 8 bits",
                          row->name);

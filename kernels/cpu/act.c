@@ -2,6 +2,7 @@
 /* Element-wise functions over arrays, vectorised by the compiler. */
 #include "config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/act_math.h"
@@ -36,6 +37,18 @@ bool cpu_act_known(const struct kern_unary *act)
      * celu: for alpha < 0 both branches of its formula count. */
     return act->kind != KERN_LOG && act->kind != KERN_NOT &&
            (act->kind != KERN_CELU || act->a > 0.0f);
+}
+
+bool cpu_act_bounds(const struct kern_unary *act, float *low, float *high)
+{
+    *low = act->kind == KERN_RELU ? 0.0f : -INFINITY;
+    *high = INFINITY;
+    if (act->kind == KERN_CLIP) {
+        *low = act->a;
+        *high = act->b;
+    }
+    return act->kind == KERN_IDENTITY || act->kind == KERN_RELU ||
+           act->kind == KERN_CLIP;
 }
 
 void cpu_act(const struct kern_unary *act, const float *x, float *y, int64_t n)

@@ -94,6 +94,9 @@ void cpu_act_parallel(const struct kern_unary *act, float *y, int64_t n,
                       int threads);
 /* True where cpu_act() knows the function. */
 bool cpu_act_known(const struct kern_unary *act);
+/* True for identity, ReLU and clip, which are limits of their argument; *low
+ * and *high are infinite otherwise. */
+bool cpu_act_bounds(const struct kern_unary *act, float *low, float *high);
 /* True where the functions and files named after these may run. */
 bool cpu_has_avx2(void);
 bool cpu_has_avx512(void);

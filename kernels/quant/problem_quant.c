@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of convolutions and dense layers on integers (kernels/quant/quant.h).
- */
+/* Checks of problems on integers of 8 bits (kernels/quant/quant.h). */
 #include "kernels/check/problem_check.h"
 
 #include <math.h>
@@ -51,6 +50,38 @@ static int check_types(const struct kern_problem *p, struct infer_error *why)
     return 0;
 }
 
+static int check_scaled_type(const struct kern_problem *p,
+                             const struct kern_tensor *t,
+                             struct infer_error *why)
+{
+    return quant_is_byte(t->dtype) || scalar_is_float(t->dtype)
+               ? 0
+               : REFUSE(p, why, "scales stand for I8, U8 and floats, found %s",
+                        infer_dtype_name(t->dtype));
+}
+
+/* A copy, pool or function of two arguments with scales. */
+static int check_scaled(const struct kern_problem *p, struct infer_error *why)
+{
+    const struct kern_quant *q = &p->quant;
+    int r = check_scaled_type(p, &p->out[0], why);
+
+    for (int i = 0; i < p->n_in && r == 0; i++)
+        r = check_scaled_type(p, &p->in[i], why);
+    if (r == 0 && p->op == KERN_POOL_FPROP && !quant_is_byte(p->in[0].dtype))
+        return REFUSE(p, why, "pooling with scales takes I8 and U8");
+    if (r == 0 && p->op == KERN_BINARY && kern_problem_in(p, 2))
+        return REFUSE(p, why, "a function of scaled integers adds no residual");
+    if (r == 0)
+        r = check_scale(p, "the input", &p->in[0], q->x_scale, q->x_zero, why);
+    if (r == 0 && p->op == KERN_BINARY)
+        r = check_scale(p, "the second input", &p->in[1], q->residual_scale,
+                        q->residual_zero, why);
+    return r < 0 ? r
+                 : check_scale(p, "the output", &p->out[0], q->y_scale,
+                               q->y_zero, why);
+}
+
 int problem_check_quant(const struct kern_problem *p, struct infer_error *why)
 {
     const struct kern_quant *q = &p->quant;
@@ -58,6 +89,8 @@ int problem_check_quant(const struct kern_problem *p, struct infer_error *why)
     int64_t terms = 1;
     int r;
 
+    if (quant_is_scaled(p))
+        return check_scaled(p, why);
     if (!quant_of(p))
         return 0;
     r = problem_expect_shape(p, "scales of weights", quant_of(p), 1, w->dim,

@@ -41,7 +41,16 @@ static inline bool quant_is_byte(enum infer_dtype dtype)
     return dtype == INFER_I8 || dtype == INFER_U8;
 }
 
-/* Limits of an I8 or U8 tensor's v * (1 / scale) before it is rounded. */
+/* True of a copy, pool or function of two arguments on integers with scales. */
+static inline bool quant_is_scaled(const struct kern_problem *p)
+{
+    return (p->op == KERN_COPY || p->op == KERN_POOL_FPROP ||
+            p->op == KERN_BINARY) &&
+           (p->quant.x_scale != 0 || p->quant.y_scale != 0 ||
+            p->quant.residual_scale != 0);
+}
+
+/* Limits of an I8 or U8 tensor's v / scale before it is rounded. */
 static inline void quant_limits(enum infer_dtype dtype, int zero, float *low,
                                 float *high)
 {

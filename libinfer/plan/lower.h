@@ -43,8 +43,9 @@ int lower_fuse_input_scale(const struct lower *l, bool may,
 /* Layers on integers (lower_integers.c).  True of a layer, and of a node
  * quantize or dequantize, that needs no step of its own. */
 bool lower_is_integer(const struct lower *l);
-/* Lowers such a layer. */
-lower_fn lower_integers;
+/* Lowers such a layer; a pool or function of two arguments; a concatenation
+ * (lower_scaled.c). */
+lower_fn lower_integers, lower_scaled, lower_concat_integers;
 
 /* v with other dims: a view where strides can express it, else a view of a
  * dense copy. */

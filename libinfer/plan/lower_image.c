@@ -77,8 +77,11 @@ int lower_pool(const struct lower *l)
 {
     struct plan_emit e;
     bool done = false;
-    int rc = lower_begin(l, &e);
+    int rc;
 
+    if (lower_is_integer(l))
+        return lower_scaled(l);
+    rc = lower_begin(l, &e);
     if (rc == 0 && is_mean(&e.in[0].t, &e.p.attr.pool))
         rc = lower_squeeze(l, &done);
     return rc < 0 || done ? rc : lower_end(l, &e);

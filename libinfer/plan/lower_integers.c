@@ -4,9 +4,11 @@
  *
  * A convolution or dense layer whose input and weights come from nodes
  * dequantize becomes one step on the integers, if a row takes it.  A node
- * quantize that is the only reader of its output is part of that step.  Nodes
- * dequantize that only such layers read need no step: their output is lowered
- * to the integers themselves.  All others compute in floats.
+ * quantize that is the only reader of its output is part of that step.  Pools,
+ * functions of two arguments and moves between such nodes are steps on integers
+ * too (lower_scaled.c).  Nodes dequantize that only such steps read need no
+ * step of their own: their output is lowered to the integers themselves.  All
+ * others compute in floats.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,14 +17,13 @@
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
 #include "kernels/quant/quant.h"
-#include "libinfer/plan/lower.h"
+#include "libinfer/plan/integers.h"
 
 enum { X, W, BIAS, RESIDUAL };
 
-/* The node that makes input i of a node, if it is this operation; else NULL. */
-static const struct graph_node *maker(const struct graph *g,
-                                      const struct graph_node *n, int i,
-                                      enum graph_op op)
+const struct graph_node *integers_maker(const struct graph *g,
+                                        const struct graph_node *n, int i,
+                                        enum graph_op op)
 {
     int producer;
 
@@ -48,9 +49,8 @@ static bool one_number(const struct graph *g, int value, double *out)
     return true;
 }
 
-/* Scale and zero point of a node quantize or dequantize of a whole tensor. */
-static bool scale_of(const struct graph *g, const struct graph_node *n,
-                     float *scale, int *zero)
+bool integers_scale(const struct graph *g, const struct graph_node *n,
+                    float *scale, int *zero)
 {
     double s, z = 0;
 
@@ -99,7 +99,7 @@ static bool are_weights(const struct graph *g, const struct graph_node *n)
 /* A bias is absent, constant, or dequantised from constants. */
 static bool is_bias(const struct graph *g, const struct graph_node *n)
 {
-    const struct graph_node *d = maker(g, n, BIAS, GRAPH_DEQUANTIZE);
+    const struct graph_node *d = integers_maker(g, n, BIAS, GRAPH_DEQUANTIZE);
 
     if (n->n_in <= BIAS || n->in[BIAS] < 0 || g->value[n->in[BIAS]].data)
         return true;
@@ -109,18 +109,17 @@ static bool is_bias(const struct graph *g, const struct graph_node *n)
     return d && !graph_is_output(g, n->in[BIAS]);
 }
 
-/* The node quantize that a layer's output goes to and nowhere else, or -1. */
-static int quantize_behind(const struct plan *plan, int node)
+int integers_quantize_after(const struct plan *plan, int node, int k)
 {
     const struct lower l = {(struct plan *)plan, &plan->g->node[node], node,
                             NULL};
-    const int reader = lower_only_reader(&l, l.node->out[0]);
+    const int reader = lower_only_reader(&l, l.node->out[k]);
     float scale;
     int zero;
 
     if (reader < 0 || plan->g->node[reader].op != GRAPH_QUANTIZE ||
         !quant_is_byte(plan->g->node[reader].attr.quantize.to) ||
-        !scale_of(plan->g, &plan->g->node[reader], &scale, &zero))
+        !integers_scale(plan->g, &plan->g->node[reader], &scale, &zero))
         return -1;
     return reader;
 }
@@ -137,16 +136,17 @@ static bool describe(const struct plan *plan, int node, struct kern_problem *p,
 {
     const struct graph *g = plan->g;
     const struct graph_node *n = &g->node[node];
-    const struct graph_node *x = maker(g, n, X, GRAPH_DEQUANTIZE);
-    const struct graph_node *w = maker(g, n, W, GRAPH_DEQUANTIZE);
-    const struct graph_node *r = maker(g, n, RESIDUAL, GRAPH_DEQUANTIZE);
+    const struct graph_node *x = integers_maker(g, n, X, GRAPH_DEQUANTIZE);
+    const struct graph_node *w = integers_maker(g, n, W, GRAPH_DEQUANTIZE);
+    const struct graph_node *r =
+        integers_maker(g, n, RESIDUAL, GRAPH_DEQUANTIZE);
     struct infer_error ignored;
 
     memset(p, 0, sizeof *p);
     if ((n->op != GRAPH_CONV && n->op != GRAPH_DENSE) || !x || !w ||
         x->in[0] < 0 || !quant_is_byte(g->value[x->in[0]].dtype) ||
         g->value[x->in[0]].data || !are_weights(g, w) || !is_bias(g, n) ||
-        !scale_of(g, x, &p->quant.x_scale, &p->quant.x_zero) ||
+        !integers_scale(g, x, &p->quant.x_scale, &p->quant.x_zero) ||
         problem_of_node(g, n, &ignored, p, class) < 0)
         return false;
     p->epilogue = n->epilogue;
@@ -157,15 +157,17 @@ static bool describe(const struct plan *plan, int node, struct kern_problem *p,
         p->in[RESIDUAL].dtype = plan_dtype(plan, INFER_F32);
         if (r && r->in[0] >= 0 && quant_is_byte(g->value[r->in[0]].dtype) &&
             !g->value[r->in[0]].data &&
-            scale_of(g, r, &p->quant.residual_scale, &p->quant.residual_zero))
+            integers_scale(g, r, &p->quant.residual_scale,
+                           &p->quant.residual_zero))
             p->in[RESIDUAL].dtype = g->value[r->in[0]].dtype;
     }
-    node = quantize_behind(plan, node);
+    node = integers_quantize_after(plan, node, 0);
     p->out[0].dtype = plan_dtype(plan, g->value[n->out[0]].dtype);
     if (node < 0)
         return true;
     p->out[0].dtype = g->node[node].attr.quantize.to;
-    return scale_of(g, &g->node[node], &p->quant.y_scale, &p->quant.y_zero);
+    return integers_scale(g, &g->node[node], &p->quant.y_scale,
+                          &p->quant.y_zero);
 }
 
 /* True if a row of the first tier takes the layer, its tensors being dense.
@@ -200,12 +202,11 @@ static bool is_taken(const struct plan *plan, const struct graph_node *n,
 
 /* ---- the search ---------------------------------------------------- */
 
-/* Counts the layer's reading of integers behind input i. */
-static void count_read(const struct graph *g, const struct graph_node *n, int i,
-                       int *reads)
+void integers_count(const struct graph *g, const struct graph_node *n, int i,
+                    int by, int *reads)
 {
-    if (maker(g, n, i, GRAPH_DEQUANTIZE))
-        reads[n->in[i]]++;
+    if (integers_maker(g, n, i, GRAPH_DEQUANTIZE))
+        reads[n->in[i]] += by;
 }
 
 static void mark_layers(struct plan *plan, int *reads)
@@ -216,16 +217,18 @@ static void mark_layers(struct plan *plan, int *reads)
         const struct graph_node *n = &g->node[i];
         enum plan_class class;
         struct kern_problem p;
+        int after;
 
         if (!describe(plan, i, &p, &class) || !is_taken(plan, n, &p, class))
             continue;
         plan->integers[i] = true;
-        count_read(g, n, X, reads);
-        count_read(g, n, W, reads);
+        integers_count(g, n, X, 1, reads);
+        integers_count(g, n, W, 1, reads);
         if (quant_is_byte(p.in[RESIDUAL].dtype))
-            count_read(g, n, RESIDUAL, reads);
-        if (quantize_behind(plan, i) >= 0)
-            plan->integers[quantize_behind(plan, i)] = true;
+            integers_count(g, n, RESIDUAL, 1, reads);
+        after = integers_quantize_after(plan, i, 0);
+        if (after >= 0)
+            plan->integers[after] = true;
     }
 }
 
@@ -240,8 +243,11 @@ int plan_find_integers(struct plan *plan, struct infer_error *err)
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
     }
     /* Every value is wanted as it is, or products are not exact. */
-    if (!plan->config->keep_tensors && !plan->config->products)
+    if (!plan->config->keep_tensors && !plan->config->products) {
         mark_layers(plan, reads);
+        integers_mark_scaled(plan, reads);
+        integers_mark_moves(plan, reads);
+    }
     for (int i = 0; i < g->n_nodes; i++)
         if (g->node[i].op == GRAPH_DEQUANTIZE && reads[g->node[i].out[0]] > 0 &&
             reads[g->node[i].out[0]] == plan->value[g->node[i].out[0]].uses)
@@ -252,11 +258,11 @@ int plan_find_integers(struct plan *plan, struct infer_error *err)
 
 /* ---- the layer ----------------------------------------------------- */
 
-/* The integers that input i is dequantised from. */
-static struct view integers_of(const struct lower *l, int i)
+struct view integers_of(const struct lower *l, int i)
 {
     const struct graph *g = l->plan->g;
-    const struct graph_node *d = maker(g, l->node, i, GRAPH_DEQUANTIZE);
+    const struct graph_node *d =
+        integers_maker(g, l->node, i, GRAPH_DEQUANTIZE);
     const int producer = g->value[l->node->in[i]].producer;
     const struct view *v = &l->plan->value[d->in[0]].view;
 
@@ -272,7 +278,8 @@ static int weight_scales(const struct lower *l, int64_t outputs,
                          struct view *out)
 {
     const struct graph *g = l->plan->g;
-    const struct graph_node *d = maker(g, l->node, W, GRAPH_DEQUANTIZE);
+    const struct graph_node *d =
+        integers_maker(g, l->node, W, GRAPH_DEQUANTIZE);
     const struct view *v = &l->plan->value[d->in[1]].view;
     const int rc = plan_constant_as(l->plan, v, INFER_F32, l->err, out);
 

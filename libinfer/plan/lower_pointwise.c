@@ -15,6 +15,8 @@ int lower_unary(const struct lower *l)
 
 int lower_binary(const struct lower *l)
 {
+    if (lower_is_integer(l))
+        return lower_scaled(l);
     return lower_defer_scale(l) ? 0 : lower_layer(l);
 }
 

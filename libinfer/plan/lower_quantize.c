@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Quantisation and its inverse as steps in single precision, whatever the
- * session's precision: integers of 16 bits are exact there.  Every backend has
- * rows for these steps, and all of them round alike.
+ * session's precision: integers of 16 bits are exact there.  A tensor of 8 bits
+ * with one scale is one step where the backend has a row for copies with
+ * scales; it has rows for the steps of all others, and all of them round alike.
  */
 #include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
-#include "libinfer/plan/lower.h"
+#include "kernels/quant/quant.h"
+#include "libinfer/plan/integers.h"
 
 /* v in another type, as it lies; *out may be v itself. */
 static int convert(const struct lower *l, const struct view *v,
@@ -103,19 +105,47 @@ static struct kern_unary clip_to(enum infer_dtype to)
     return clip;
 }
 
+/* A step from x to bytes, or from bytes, with the node's only scale, into a
+ * new buffer; *taken: whether there is a row for it. */
+static int scale_at_once(const struct lower *l, const struct view *x,
+                         enum infer_dtype to, bool *taken, struct view *out)
+{
+    const bool back = to == INFER_F32;
+    /* Pictures go to layers that take them channels last. */
+    const enum kern_layout layout =
+        !back && x->t.rank == 4 ? KERN_NHWC : view_layout(&x->t);
+    struct kern_quant q = {0};
+    int rc;
+
+    *taken = quant_is_byte(back ? x->t.dtype : to) &&
+             integers_scale(l->plan->g, l->node, back ? &q.x_scale : &q.y_scale,
+                            back ? &q.x_zero : &q.y_zero);
+    if (!*taken)
+        return 0;
+    rc = plan_buffer(l->plan, l->index, to, x->t.rank, x->t.dim, layout, l->err,
+                     out);
+    return rc < 0
+               ? rc
+               : plan_copy_scaled(l->plan, l->index, x, out, &q, l->err, taken);
+}
+
 int lower_quantize(const struct lower *l)
 {
     const enum infer_dtype to = l->node->attr.quantize.to;
     const struct kern_unary nearest = graph_unary(KERN_ROUND);
     const struct kern_unary clip = clip_to(to);
-    struct view x;
+    struct view x, y;
+    bool taken = false;
     int rc;
 
     if (lower_is_integer(l))
         return lower_set(l, 0, lower_in(l, 0));
     rc = convert(l, lower_in(l, 0), INFER_F32, &x);
     if (rc == 0)
-        rc = combine_input(l, KERN_DIV, 1, &x);
+        rc = scale_at_once(l, &x, to, &taken, &y);
+    if (rc < 0 || taken)
+        return rc < 0 ? rc : lower_set(l, 0, &y);
+    rc = combine_input(l, KERN_DIV, 1, &x);
     if (rc == 0)
         rc = apply(l, &nearest, &x);
     if (rc == 0)
@@ -205,17 +235,19 @@ static bool is_constant(const struct lower *l)
 int lower_dequantize(const struct lower *l)
 {
     struct view x;
+    bool taken = false;
     int rc;
 
     if (lower_is_integer(l))
         return lower_set(l, 0, lower_in(l, 0));
     if (is_constant(l))
         return dequantize_constant(l);
-    rc = convert(l, lower_in(l, 0), INFER_F32, &x);
-
-    if (rc == 0)
+    rc = scale_at_once(l, lower_in(l, 0), INFER_F32, &taken, &x);
+    if (rc == 0 && !taken)
+        rc = convert(l, lower_in(l, 0), INFER_F32, &x);
+    if (rc == 0 && !taken)
         rc = combine_input(l, KERN_SUB, 2, &x);
-    if (rc == 0)
+    if (rc == 0 && !taken)
         rc = combine_input(l, KERN_MUL, 1, &x);
     if (rc == 0)
         rc = convert(l, &x, plan_dtype(l->plan, INFER_F32), &x);

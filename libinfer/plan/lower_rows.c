@@ -28,8 +28,11 @@ int lower_reduce(const struct lower *l)
     const struct kern_reduce *a;
     struct plan_emit e;
     bool done = false;
-    int rank, rc = lower_begin(l, &e);
+    int rank, rc;
 
+    if (lower_is_integer(l))
+        return lower_scaled(l);
+    rc = lower_begin(l, &e);
     if (rc < 0)
         return rc;
     a = &e.p.attr.reduce;

@@ -51,6 +51,8 @@ int lower_concat(const struct lower *l)
     int64_t at = 0;
     int i, rc;
 
+    if (lower_is_integer(l))
+        return lower_concat_integers(l);
     if (l->node->n_in == 1)
         return lower_identity(l);
     rc = plan_concat_dest(plan, out, concat_layout(l), l->err, &dest);

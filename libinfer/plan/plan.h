@@ -226,6 +226,11 @@ int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
 /* Copies into a given view, converting type and strides. */
 int plan_copy_to(struct plan *plan, int node, const struct view *from,
                  const struct view *to, struct infer_error *err);
+/* The same of values with scales (kernels/quant/quant.h), if a row computes
+ * that: *taken. */
+int plan_copy_scaled(struct plan *plan, int node, const struct view *from,
+                     const struct view *to, const struct kern_quant *quant,
+                     struct infer_error *err, bool *taken);
 /* v itself where it is dense in the layout, else a copy that is. */
 int plan_dense(struct plan *plan, int node, const struct view *v,
                enum kern_layout layout, struct infer_error *err,

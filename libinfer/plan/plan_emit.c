@@ -466,13 +466,16 @@ static const struct kern_row *find_copy(const struct plan *plan,
     return NULL;
 }
 
-int plan_copy_to(struct plan *plan, int node, const struct view *from,
-                 const struct view *to, struct infer_error *err)
+/* Adds the step of a copy; *taken: whether a row computes it. */
+static int emit_copy(struct plan *plan, int node, const struct view *from,
+                     const struct view *to, const struct kern_quant *quant,
+                     struct infer_error *err, bool *taken)
 {
     struct kern_problem p;
     const struct kern_row *row;
     struct view in[KERN_MAX_IN];
 
+    *taken = true;
     if (kern_tensor_count(&from->t) == 0)
         return 0;
     memset(&p, 0, sizeof p);
@@ -480,19 +483,39 @@ int plan_copy_to(struct plan *plan, int node, const struct view *from,
     p.n_in = p.n_out = 1;
     p.in[0] = from->t;
     p.out[0] = to->t;
+    if (quant)
+        p.quant = *quant;
     p.deterministic = plan->config->deterministic;
     row = find_copy(plan, &p);
-    if (!row) {
+    *taken = row != NULL;
+    if (!row)
+        return 0;
+    memset(in, 0, sizeof in);
+    in[0] = *from;
+    return add_step(plan, node, row, &p, in, to, quant != NULL, err);
+}
+
+int plan_copy_scaled(struct plan *plan, int node, const struct view *from,
+                     const struct view *to, const struct kern_quant *quant,
+                     struct infer_error *err, bool *taken)
+{
+    return emit_copy(plan, node, from, to, quant, err, taken);
+}
+
+int plan_copy_to(struct plan *plan, int node, const struct view *from,
+                 const struct view *to, struct infer_error *err)
+{
+    bool taken;
+    const int rc = emit_copy(plan, node, from, to, NULL, err, &taken);
+
+    if (rc == 0 && !taken) {
         plan->failed++;
         error_add(err, INFER_EUNSUPPORTED,
                   "no kernel copies %s to %s (rank %d)",
                   infer_dtype_name(from->t.dtype),
                   infer_dtype_name(to->t.dtype), from->t.rank);
-        return 0;
     }
-    memset(in, 0, sizeof in);
-    in[0] = *from;
-    return add_step(plan, node, row, &p, in, to, false, err);
+    return rc;
 }
 
 static int remember_copy(struct plan *plan, const struct view *from,

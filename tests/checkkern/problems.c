@@ -216,7 +216,38 @@ void make_quantised(struct maker *m)
 /* Whether the problem becomes one of bytes: always for rows of these alone. */
 static bool is_quantised(struct maker *m)
 {
-    return (m->row->flags & KERN_QUANT) && quant_is_byte(m->dtype);
+    return (m->row->flags & KERN_QUANT) && quant_is_byte(m->dtype) &&
+           (m->p->op == KERN_CONV_FPROP || m->p->op == KERN_DENSE_FPROP);
+}
+
+/* A copy, pool or function of two arguments on bytes with scales; rows for
+ * integers alone meet few others. */
+static void make_scaled(struct maker *m)
+{
+    const bool often = m->row->backend != INFER_BACKEND_REF;
+    struct kern_problem *p = m->p;
+    struct kern_quant *q = &p->quant;
+
+    if (!(m->row->flags & KERN_QUANT) || !rng_chance(&m->rng, often ? 85 : 20))
+        return;
+    p->out[0].dtype = byte_or_float(m);
+    if (m->row->dtype == INFER_NONE)
+        p->in[0].dtype = byte_or_float(m);
+    if (p->op == KERN_POOL_FPROP && !quant_is_byte(p->in[0].dtype))
+        p->in[0].dtype = INFER_I8;
+    if (p->op == KERN_COPY && p->in[0].dtype == INFER_F32 &&
+        p->out[0].dtype == INFER_F32)
+        p->out[0].dtype = INFER_U8;
+    make_scale(m, p->in[0].dtype, &q->x_scale, &q->x_zero);
+    make_scale(m, p->out[0].dtype, &q->y_scale, &q->y_zero);
+    if (p->op != KERN_BINARY)
+        return;
+    p->in[1].dtype =
+        quant_is_byte(p->in[0].dtype) ? byte_or_float(m) : INFER_I8;
+    p->n_in = 2;
+    make_scale(m, p->in[1].dtype, &q->residual_scale, &q->residual_zero);
+    if (p->attr.binary.kind > KERN_MUL && rng_chance(&m->rng, often ? 90 : 20))
+        p->attr.binary.kind = KERN_MUL;
 }
 
 void make_product_table(struct maker *m)
@@ -428,6 +459,9 @@ void problem_make(const struct kern_row *row, const struct problem_id *id,
     make_operation(&m, k);
     if (is_quantised(&m))
         make_quantised(&m);
+    else if (m.p->op == KERN_COPY || m.p->op == KERN_POOL_FPROP ||
+             m.p->op == KERN_BINARY)
+        make_scaled(&m);
     else if (kern_op_takes_table(out->op) && scalar_is_float(m.dtype))
         make_product_table(&m);
     /* Weights are known when planning, most of the time. */

@@ -25,13 +25,14 @@
 enum { X = DOT_X, W = DOT_W };
 
 /* Most pixels of a block: a panel of weights is used for so many. */
-#define BLOCK 48
+#define BLOCK 64
 
 struct state {
     struct dot_layer g;
     const struct dot_steps *steps;
     int threads;
-    bool direct;
+    int64_t even;   /* of even_step() */
+    bool direct;    /* such pixels are U8: they are multiplied where they lie */
     int64_t block;  /* pixels of a block */
     int64_t tiled;  /* steps of terms that the unit of tiles sums */
     int64_t panels; /* of a group */
@@ -106,7 +107,8 @@ static void set_blocks(struct state *s)
     int64_t blocks;
 
     s->tiled = s->steps->sums ? g->quads / DOT_SUM_QUADS : 0;
-    s->block = s->tiled > 0 ? DOT_SUM_ROWS : BLOCK;
+    /* A multiple of the rows that the inner loops take. */
+    s->block = s->tiled > 0 ? 2 * DOT_SUM_ROWS : 48;
     s->panels = (g->outputs + s->steps->panel - 1) / s->steps->panel;
     blocks = (g->pixels + s->block - 1) / s->block * g->groups;
     s->parts = blocks > 0 ? (2 * s->threads - 1) / blocks + 1 : 1;
@@ -126,7 +128,8 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     dot_layer_read(&e->problem, &s->g);
     s->steps = dot_steps();
     s->threads = d->threads;
-    s->direct = e->problem.in[X].dtype == INFER_U8 && even_step(&s->g) > 0;
+    s->even = even_step(&s->g);
+    s->direct = e->problem.in[X].dtype == INFER_U8 && s->even > 0;
     set_blocks(s);
     if (!set_sizes(e, s)) {
         free(s);
@@ -244,11 +247,12 @@ static void gather(const struct dot_layer *g, const uint8_t *x,
         *to++ = 0;
 }
 
-/* I8 values plus 128. */
-CPU_CLONES static void make_unsigned(uint8_t *restrict x, int64_t n)
+/* I8 values plus 128; x may be to. */
+CPU_CLONES static void make_unsigned(const uint8_t *x, uint8_t *to, int64_t n)
 {
+#pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        x[i] ^= 0x80;
+        to[i] = x[i] ^ 0x80;
 }
 
 /* ---- launch -------------------------------------------------------- */
@@ -262,35 +266,71 @@ struct job {
     struct dot_finish finish;
 };
 
-/* The rows of a block of one group, and their places. */
+/* The places of n pixels from `first` on. */
+static void fill_places(const struct dot_layer *g, int64_t first, int64_t n,
+                        int64_t *y_at, int64_t *r_at)
+{
+    struct dot_at a = dot_pixel_at(g, first);
+
+    for (int64_t i = 0; i < n; i++, dot_next_pixel(g, &a))
+        if (i > 0 && a.d[2] > 0) {
+            y_at[i] = y_at[i - 1] + g->y[2];
+            r_at[i] = r_at[i - 1] + g->r[2];
+        } else {
+            y_at[i] = dot_place(g->y_image, g->y, &a);
+            r_at[i] = dot_place(g->r_image, g->r, &a);
+        }
+}
+
+/* The rows of a block of one group, made unsigned in the buffer. */
 static void fill_rows(const struct job *j, int64_t group, int64_t first,
-                      uint8_t *buffer, int64_t *y_at, int64_t *r_at,
-                      struct dot_rows *r)
+                      uint8_t *buffer, struct dot_rows *r)
 {
     const struct state *s = j->s;
     const struct dot_layer *g = &s->g;
     const uint8_t flip = dot_flip(j->p);
-    const int zero = dot_zero(j->p) ^ flip;
-    struct dot_at a = dot_pixel_at(g, first);
+    struct dot_at a;
 
-    r->x = buffer;
-    r->step = g->quads * 4;
-    for (int64_t i = 0; i < r->rows; i++, dot_next_pixel(g, &a)) {
-        y_at[i] = dot_place(g->y_image, g->y, &a);
-        r_at[i] = dot_place(g->r_image, g->r, &a);
-        if (!s->direct)
-            gather(g, j->x + a.n * g->x_image + group * g->channels, &a, zero,
-                   buffer + i * r->step);
-    }
-    if (s->direct) {
-        r->step = even_step(g);
-        r->x = j->x + first * r->step;
-    } else if (flip) {
-        make_unsigned(buffer, r->rows * r->step);
-    }
     r->quads = g->quads;
-    r->y_at = y_at;
-    r->r_at = r_at;
+    r->step = s->even;
+    if (s->direct) {
+        r->x = j->x + first * r->step;
+        return;
+    }
+    r->x = buffer;
+    if (s->even == g->channels) {
+        make_unsigned(j->x + first * s->even, buffer, r->rows * s->even);
+        return;
+    }
+    r->step = g->quads * 4;
+    a = dot_pixel_at(g, first);
+    for (int64_t i = 0; i < r->rows; i++, dot_next_pixel(g, &a))
+        gather(g, j->x + a.n * g->x_image + group * g->channels, &a,
+               dot_zero(j->p) ^ flip, buffer + i * r->step);
+    if (flip)
+        make_unsigned(buffer, buffer, r->rows * r->step);
+}
+
+/* One panel by the unit of tiles, a few rows at a time. */
+static void run_tiles(const struct job *j, const struct dot_rows *all,
+                      int64_t *begun, int32_t *sums)
+{
+    const struct dot_steps *steps = j->s->steps;
+    struct dot_rows r = *all;
+
+    r.sums = sums;
+    r.first = j->s->tiled * DOT_SUM_QUADS;
+    for (int64_t i = 0; i < all->rows; i += DOT_SUM_ROWS) {
+        r.rows = all->rows - i < DOT_SUM_ROWS ? all->rows - i : DOT_SUM_ROWS;
+        r.x = all->x + i * all->step;
+        r.y_at = all->y_at + i;
+        r.r_at = all->r_at + i;
+        if (*begun != r.rows)
+            steps->begin(r.rows);
+        *begun = r.rows;
+        steps->sums(&r, r.rows, j->s->tiled, sums);
+        steps->rows(&r, &j->finish);
+    }
 }
 
 /* Pixels from `first` on of one group, and one part of its panels. */
@@ -301,16 +341,13 @@ static void run_block(const struct job *j, int64_t group, int64_t first,
     const struct dot_layer *g = &s->g;
     const int64_t nb = s->steps->panel;
     int32_t *sums = (int32_t *)(void *)buffer;
-    int64_t y_at[BLOCK], r_at[BLOCK], from, to;
-    struct dot_rows r = {.rows = n};
+    int64_t y_at[BLOCK], r_at[BLOCK], from, to, begun = 0;
+    struct dot_rows r = {.rows = n, .y_at = y_at, .r_at = r_at};
 
-    if (s->tiled > 0) {
-        r.sums = sums;
-        r.first = s->tiled * DOT_SUM_QUADS;
+    if (s->tiled > 0)
         buffer += DOT_SUM_ROWS * DOT_SUM_PANEL * sizeof *sums;
-        s->steps->begin(n);
-    }
-    fill_rows(j, group, first, buffer, y_at, r_at, &r);
+    fill_places(g, first, n, y_at, r_at);
+    fill_rows(j, group, first, buffer, &r);
     cpu_share(s->panels, (int)part, (int)s->parts, &from, &to);
     for (int64_t p = from; p < to; p++) {
         const int64_t panel = group * s->panels + p;
@@ -320,10 +357,11 @@ static void run_block(const struct job *j, int64_t group, int64_t first,
         r.k = group * g->outputs + p * nb;
         r.n = g->outputs - p * nb;
         if (s->tiled > 0)
-            s->steps->sums(&r, 0, n, s->tiled, sums);
-        s->steps->rows(&r, &j->finish);
+            run_tiles(j, &r, &begun, sums);
+        else
+            s->steps->rows(&r, &j->finish);
     }
-    if (s->tiled > 0)
+    if (begun > 0)
         s->steps->end();
 }
 

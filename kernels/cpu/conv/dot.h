@@ -89,13 +89,13 @@ struct dot_steps {
     void (*rows)(const struct dot_rows *r, const struct dot_finish *f);
     void (*mix)(const struct dot_mix *m);
     void (*depth)(const struct dot_depth *d, const struct dot_finish *f);
-    /* Sums of `rows` rows from `first` on, at most DOT_SUM_ROWS, and a panel
-     * of DOT_SUM_PANEL outputs, over `steps` steps of DOT_SUM_QUADS quads.
-     * After begin() of as many rows on this thread, before end().  NULL: the
-     * processor has no unit for that. */
+    /* Sums of `rows` rows, at most DOT_SUM_ROWS, and a panel of DOT_SUM_PANEL
+     * outputs, over `steps` steps of DOT_SUM_QUADS quads.  After begin() of as
+     * many rows on this thread, before end().  NULL: the processor has no unit
+     * for that. */
     void (*begin)(int64_t rows);
-    void (*sums)(const struct dot_rows *r, int64_t first, int64_t rows,
-                 int64_t steps, int32_t *to);
+    void (*sums)(const struct dot_rows *r, int64_t rows, int64_t steps,
+                 int32_t *to);
     void (*end)(void);
 };
 
@@ -118,8 +118,8 @@ extern const struct dot_steps dot_steps_amx;
 /* True where the processor has AMX on bytes and the system lets it be used. */
 bool dot_has_amx(void);
 void dot_amx_begin(int64_t rows);
-void dot_amx_sums(const struct dot_rows *r, int64_t first, int64_t rows,
-                  int64_t steps, int32_t *to);
+void dot_amx_sums(const struct dot_rows *r, int64_t rows, int64_t steps,
+                  int32_t *to);
 void dot_amx_end(void);
 
 #endif

@@ -65,6 +65,16 @@ TARGET void dot_amx_end(void)
     _tile_release();
 }
 
+/* Weights come from afar, in an order that the processor's own prefetching
+ * follows too late: those of AHEAD steps later are asked for. */
+#define AHEAD 4
+
+TARGET static inline void fetch(const int8_t *w)
+{
+    for (int i = 0; i < DOT_SUM_QUADS * PANEL_ROW; i += 64)
+        __builtin_prefetch(w + AHEAD * DOT_SUM_QUADS * PANEL_ROW + i, 0, 2);
+}
+
 /* One tile of rows. */
 TARGET static void sums_low(const struct dot_rows *r, const uint8_t *x,
                             int64_t steps, int32_t *to)
@@ -74,6 +84,7 @@ TARGET static void sums_low(const struct dot_rows *r, const uint8_t *x,
     _tile_zero(0);
     _tile_zero(1);
     for (int64_t i = 0; i < steps; i++) {
+        fetch(w);
         _tile_loadd(4, x, r->step);
         _tile_loadd(6, w, PANEL_ROW);
         _tile_loadd(7, w + TILE_ROW, PANEL_ROW);
@@ -86,10 +97,10 @@ TARGET static void sums_low(const struct dot_rows *r, const uint8_t *x,
     _tile_stored(1, to + TILE_ROWS, PANEL_ROW);
 }
 
-TARGET void dot_amx_sums(const struct dot_rows *r, int64_t first, int64_t rows,
-                         int64_t steps, int32_t *to)
+TARGET void dot_amx_sums(const struct dot_rows *r, int64_t rows, int64_t steps,
+                         int32_t *to)
 {
-    const uint8_t *x = r->x + first * r->step, *y = x + TILE_ROWS * r->step;
+    const uint8_t *x = r->x, *y = x + TILE_ROWS * r->step;
     const int8_t *w = r->w;
     int32_t *low = to + TILE_ROWS * DOT_SUM_PANEL;
 
@@ -102,6 +113,7 @@ TARGET void dot_amx_sums(const struct dot_rows *r, int64_t first, int64_t rows,
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t i = 0; i < steps; i++) {
+        fetch(w);
         _tile_loadd(4, x, r->step);
         _tile_loadd(6, w, PANEL_ROW);
         _tile_dpbusd(0, 4, 6);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/cpu/conv/vector.h"
 
 static bool is_vector_type(const struct kern_tensor *t)
 {
@@ -19,6 +18,7 @@ static int supports(const struct kern_problem *p, struct infer_error *why)
 {
     const struct kern_tensor *r = kern_problem_in(p, DOT_RESIDUAL);
     const struct kern_tensor *b = kern_problem_in(p, DOT_BIAS);
+    float low, high;
 
     if (!quant_of(p))
         return error_set(why, INFER_EUNSUPPORTED, "takes integers of 8 bits");
@@ -30,7 +30,7 @@ static int supports(const struct kern_problem *p, struct infer_error *why)
         !is_vector_type(&p->out[0]) || !is_vector_type(r))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes and gives I8, U8 and F32, and a dense bias");
-    if (!vector_bounds(&p->epilogue.act))
+    if (!cpu_act_bounds(&p->epilogue.act, &low, &high))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this activation");
     return 0;
 }
@@ -143,16 +143,14 @@ void dot_layer_finish(const struct kern_problem *p,
                       const struct kern_args *args, struct dot_finish *f)
 {
     const struct kern_tensor *r = kern_problem_in(p, DOT_RESIDUAL);
-    struct vector_epilogue bounds;
     float low, high;
+    bool after;
 
-    vector_epilogue_fill(&bounds, &p->epilogue);
+    (void)cpu_act_bounds(&p->epilogue.act, &f->act_low, &f->act_high);
     f->y = args->out[0];
     f->y_type = p->out[0].dtype;
     f->residual = r ? args->in[DOT_RESIDUAL] : NULL;
     f->type = r ? r->dtype : INFER_NONE;
-    f->act_low = bounds.low;
-    f->act_high = bounds.high;
     f->residual_last = p->epilogue.residual_last;
     f->r_scale = p->quant.residual_scale;
     f->r_zero = p->quant.residual_zero;
@@ -164,6 +162,7 @@ void dot_layer_finish(const struct kern_problem *p,
     quant_limits(f->y_type, p->quant.y_zero, &low, &high);
     /* Scaling and rounding keep the order, so that the activation's limits
      * can follow them. */
-    f->least = limit_of(f, r ? low : f->act_low * f->inverse, low, high);
-    f->most = limit_of(f, r ? high : f->act_high * f->inverse, low, high);
+    after = r && f->residual_last;
+    f->least = limit_of(f, after ? low : f->act_low * f->inverse, low, high);
+    f->most = limit_of(f, after ? high : f->act_high * f->inverse, low, high);
 }

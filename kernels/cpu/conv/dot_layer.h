@@ -92,8 +92,8 @@ static inline int64_t dot_place(int64_t image, const int64_t stride[3],
 static inline void dot_inside(int64_t base, int64_t by, int64_t n,
                               int64_t count, int64_t *lo, int64_t *hi)
 {
-    *lo = base >= 0 ? 0 : (-base + by - 1) / by;
-    *hi = n - base <= 0 ? 0 : (n - base - 1) / by + 1;
+    *lo = base >= 0 ? 0 : by == 1 ? -base : (-base + by - 1) / by;
+    *hi = n - base <= 0 ? 0 : by == 1 ? n - base : (n - base - 1) / by + 1;
     if (*hi > count)
         *hi = count;
     if (*lo > *hi)

@@ -30,16 +30,21 @@
 
 /* ---- the end of a layer -------------------------------------------- */
 
+INLINE vec add_bytes(const struct dot_finish *f, bool is_u8, vec v, int64_t at,
+                     int64_t n)
+{
+    const veci i = is_u8 ? v_widen_u8((const uint8_t *)f->residual + at, n)
+                         : v_widen_i8((const int8_t *)f->residual + at, n);
+
+    return v_fma(v_float(i - v_splati(f->r_zero)), v_splat(f->r_scale), v);
+}
+
 INLINE vec add_residual(const struct dot_finish *f, vec v, int64_t at,
                         int64_t n)
 {
-    veci i;
-
     if (f->type == INFER_F32)
         return v + v_load_part((const float *)f->residual + at, n);
-    i = f->type == INFER_U8 ? v_widen_u8((const uint8_t *)f->residual + at, n)
-                            : v_widen_i8((const int8_t *)f->residual + at, n);
-    return v_fma(v_float(i - v_splati(f->r_zero)), v_splat(f->r_scale), v);
+    return add_bytes(f, f->type == INFER_U8, v, at, n);
 }
 
 /* Four vectors of an integer y, from values before they are scaled. */
@@ -63,9 +68,28 @@ struct place {
     int64_t k, n, at, from;
 };
 
-/* Up to four vectors of sums to y.  `plain`: bytes without a residual, whose
- * limits are the activation's as well. */
-INLINE void finish(bool plain, const struct dot_finish *f, const veci *sum,
+/* What ends a layer.  The limits of bytes are the activation's as well, unless
+ * a residual is added after it. */
+enum mode {
+    BYTES,        /* from sums alone */
+    BYTES_AND_U8, /* with a residual of U8 before the activation */
+    BYTES_AND_I8, /* of I8 */
+    ANY
+};
+
+INLINE enum mode mode_of(const struct dot_finish *f)
+{
+    if (f->y_type == INFER_F32 || f->residual_last)
+        return ANY;
+    if (!f->residual)
+        return BYTES;
+    return f->type == INFER_U8   ? BYTES_AND_U8
+           : f->type == INFER_I8 ? BYTES_AND_I8
+                                 : ANY;
+}
+
+/* Up to four vectors of sums to y. */
+INLINE void finish(enum mode mode, const struct dot_finish *f, const veci *sum,
                    int vectors, const struct place *p)
 {
     vec v[4];
@@ -79,8 +103,12 @@ INLINE void finish(bool plain, const struct dot_finish *f, const veci *sum,
         }
         v[i] = v_fma(v_float(sum[i]), v_load(f->scale + p[i].k),
                      v_load(f->bias + p[i].k));
-        if (plain)
+        if (mode == BYTES)
             continue;
+        if (mode != ANY) {
+            v[i] = add_bytes(f, mode == BYTES_AND_U8, v[i], p[i].from, p[i].n);
+            continue;
+        }
         if (f->residual && !f->residual_last)
             v[i] = add_residual(f, v[i], p[i].from, p[i].n);
         v[i] = v_min(v_max(v[i], v_splat(f->act_low)), v_splat(f->act_high));
@@ -89,7 +117,7 @@ INLINE void finish(bool plain, const struct dot_finish *f, const veci *sum,
         if (f->y_type == INFER_F32)
             v_store_part((float *)f->y + p[i].at, v[i], p[i].n);
     }
-    if (!plain && f->y_type == INFER_F32)
+    if (mode == ANY && f->y_type == INFER_F32)
         return;
     b = v_runs(to_bytes(f, v));
 #pragma GCC unroll 4
@@ -97,15 +125,10 @@ INLINE void finish(bool plain, const struct dot_finish *f, const veci *sum,
         v_store_run((uint8_t *)f->y + p[i].at, b, i, p[i].n);
 }
 
-INLINE bool is_plain(const struct dot_finish *f)
-{
-    return f->y_type != INFER_F32 && !f->residual;
-}
-
 /* ---- the product --------------------------------------------------- */
 
 /* `rows` rows from the first-th on, times `cols` vectors of the panel. */
-INLINE void tile(bool plain, int rows, int cols, const struct dot_rows *r,
+INLINE void tile(enum mode mode, int rows, int cols, const struct dot_rows *r,
                  int64_t first, const struct dot_finish *f)
 {
     const uint8_t *x = r->x + first * r->step;
@@ -151,33 +174,56 @@ INLINE void tile(bool plain, int rows, int cols, const struct dot_rows *r,
             p[i].at = r->y_at[first + row] + p[i].k;
             p[i].from = r->r_at[first + row] + p[i].k;
         }
-        finish(plain, f, sum + v, vectors, p);
+        finish(mode, f, sum + v, vectors, p);
     }
 }
 
-INLINE void panel_rows(bool plain, int cols, const struct dot_rows *r,
+INLINE void panel_rows(enum mode mode, int cols, const struct dot_rows *r,
                        const struct dot_finish *f)
 {
     int64_t i = 0;
 
     for (; i + ROWS <= r->rows; i += ROWS)
-        tile(plain, ROWS, cols, r, i, f);
+        tile(mode, ROWS, cols, r, i, f);
     for (; i + 4 <= r->rows; i += 4)
-        tile(plain, 4, cols, r, i, f);
+        tile(mode, 4, cols, r, i, f);
     for (; i < r->rows; i++)
-        tile(plain, 1, cols, r, i, f);
+        tile(mode, 1, cols, r, i, f);
 }
+
+/* Functions of their own, so that each finds room in the registers. */
+#define PANEL(name, mode)                                                      \
+    TARGET static void name(const struct dot_rows *r,                          \
+                            const struct dot_finish *f)                        \
+    {                                                                          \
+        if (r->n > LANES)                                                      \
+            panel_rows(mode, COLS, r, f);                                      \
+        else                                                                   \
+            panel_rows(mode, 1, r, f);                                         \
+    }
+
+PANEL(rows_bytes, BYTES)
+PANEL(rows_and_u8, BYTES_AND_U8)
+PANEL(rows_and_i8, BYTES_AND_I8)
+PANEL(rows_any, ANY)
+#undef PANEL
 
 TARGET static void rows(const struct dot_rows *r, const struct dot_finish *f)
 {
-    if (r->n > LANES && is_plain(f))
-        panel_rows(true, COLS, r, f);
-    else if (r->n > LANES)
-        panel_rows(false, COLS, r, f);
-    else if (is_plain(f))
-        panel_rows(true, 1, r, f);
-    else
-        panel_rows(false, 1, r, f);
+    switch (mode_of(f)) {
+    case BYTES:
+        rows_bytes(r, f);
+        break;
+    case BYTES_AND_U8:
+        rows_and_u8(r, f);
+        break;
+    case BYTES_AND_I8:
+        rows_and_i8(r, f);
+        break;
+    case ANY:
+        rows_any(r, f);
+        break;
+    }
 }
 
 /* ---- depthwise ----------------------------------------------------- */
@@ -233,7 +279,7 @@ INLINE void finish_mixed(const struct dot_depth *d, int64_t pixel,
                                     d->r_at + pixel * d->r_step + k};
     }
     for (int i = 0; i < vectors; i++)
-        finish(false, f, s + i, 1, p + i);
+        finish(ANY, f, s + i, 1, p + i);
 }
 
 INLINE void depth_tile(bool plain, int pixels, const struct dot_depth *d,
@@ -299,7 +345,7 @@ INLINE void depth_as(bool plain, const struct dot_depth *d,
 
 TARGET static void depth(const struct dot_depth *d, const struct dot_finish *f)
 {
-    if (is_plain(f))
+    if (mode_of(f) == BYTES)
         depth_as(true, d, f);
     else
         depth_as(false, d, f);

@@ -51,12 +51,6 @@ const struct vector_steps *vector_steps(void)
     return NULL;
 }
 
-bool vector_bounds(const struct kern_unary *act)
-{
-    return act->kind == KERN_IDENTITY || act->kind == KERN_RELU ||
-           act->kind == KERN_CLIP;
-}
-
 static bool lies_channels_last(const struct kern_tensor *t)
 {
     return !t || (cpu_is_f32(t) && cpu_channels_inner(t));
@@ -66,6 +60,7 @@ int vector_conv_supports(const struct kern_problem *p, struct infer_error *why)
 {
     enum { X, W, BIAS, RESIDUAL }; /* in[] of a convolution */
     const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
+    float low, high;
 
     if (!vector_steps())
         return error_set(why, INFER_EUNSUPPORTED, "needs AVX2 or AVX-512");
@@ -80,7 +75,7 @@ int vector_conv_supports(const struct kern_problem *p, struct infer_error *why)
         return error_set(why, INFER_EUNSUPPORTED, "takes a dense F32 bias");
     if (!cpu_act_known(&p->epilogue.act) ||
         (residual && p->epilogue.residual_last &&
-         !vector_bounds(&p->epilogue.act)))
+         !cpu_act_bounds(&p->epilogue.act, &low, &high)))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this epilogue");
     return 0;
 }
@@ -90,13 +85,5 @@ void vector_epilogue_fill(struct vector_epilogue *e,
 {
     e->bias = NULL;
     e->of = *of;
-    e->bounded = vector_bounds(&of->act);
-    e->low = -INFINITY;
-    e->high = INFINITY;
-    if (of->act.kind == KERN_RELU)
-        e->low = 0.0f;
-    if (of->act.kind == KERN_CLIP) {
-        e->low = of->act.a;
-        e->high = of->act.b;
-    }
+    e->bounded = cpu_act_bounds(&of->act, &e->low, &e->high);
 }

@@ -23,8 +23,6 @@ struct vector_epilogue {
     bool bounded;
 };
 
-/* True for the functions that bounds cover. */
-bool vector_bounds(const struct kern_unary *act);
 /* Whether a convolution by these loops takes p's tensors and epilogue: 0, or
  * EUNSUPPORTED.  The row checks the window itself. */
 int vector_conv_supports(const struct kern_problem *p, struct infer_error *why);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between any strides and data types.  Floating point becomes integer
- * by truncation; anything but zero becomes true. */
+/* Copies between any strides, data types and scales.  Floating point becomes
+ * integer by truncation; anything but zero becomes true. */
 #include <string.h>
 
-#include "kernels/ref/ref.h"
+#include "kernels/ref/scaled.h"
 
 static bool same_order(const struct kern_tensor *x, const struct kern_tensor *y,
                        enum kern_layout layout)
@@ -36,6 +36,16 @@ static void convert_all(const struct kern_problem *p,
     }
 }
 
+static void scale_all(const struct kern_problem *p,
+                      const struct kern_args *args, struct ref_walk *w)
+{
+    for (; !w->done; ref_walk_next(w))
+        ref_store_scaled(p, args->out[0], w->offset[1],
+                         ref_load_scaled(p->in[0].dtype, args->in[0],
+                                         w->offset[0], p->quant.x_scale,
+                                         p->quant.x_zero));
+}
+
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
@@ -46,7 +56,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     (void)err;
     if (kern_tensor_count(y) == 0)
         return 0;
-    if (same_order(x, y, KERN_NCHW) || same_order(x, y, KERN_NHWC)) {
+    if (!quant_is_scaled(p) &&
+        (same_order(x, y, KERN_NCHW) || same_order(x, y, KERN_NHWC))) {
         scalar_convert(x->dtype, args->in[0], y->dtype, args->out[0],
                        (size_t)kern_tensor_count(y));
         return 0;
@@ -54,7 +65,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     ref_walk_start(&w, y->rank, y->dim);
     ref_walk_add(&w, x);
     ref_walk_add(&w, y);
-    if (x->dtype == y->dtype)
+    if (quant_is_scaled(p))
+        scale_all(p, args, &w);
+    else if (x->dtype == y->dtype)
         move_all(p, args, &w);
     else
         convert_all(p, args, &w);

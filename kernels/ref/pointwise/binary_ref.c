@@ -3,7 +3,7 @@
  * double precision and of integers. */
 #include <math.h>
 
-#include "kernels/ref/ref.h"
+#include "kernels/ref/scaled.h"
 
 typedef double real;
 
@@ -53,7 +53,7 @@ static int64_t compute_i64(enum kern_binary_kind kind, int64_t a, int64_t b)
 /* Integers throughout, and nothing behind them. */
 static bool is_exact(const struct kern_problem *p)
 {
-    return scalar_is_integer(p->in[0].dtype) &&
+    return !quant_is_scaled(p) && scalar_is_integer(p->in[0].dtype) &&
            scalar_is_integer(p->in[1].dtype) && !kern_problem_in(p, 2) &&
            p->epilogue.act.kind == KERN_IDENTITY;
 }
@@ -77,6 +77,24 @@ static void launch_exact(const struct kern_problem *p,
                 scalar_load_i64(p->in[1].dtype, args->in[1], w->offset[1])));
 }
 
+static void launch_scaled(const struct kern_problem *p,
+                          const struct kern_args *args, struct ref_walk *w)
+{
+    const struct kern_quant *q = &p->quant;
+
+    for (; !w->done; ref_walk_next(w)) {
+        const double v =
+            compute(p->attr.binary.kind,
+                    ref_load_scaled(p->in[0].dtype, args->in[0], w->offset[0],
+                                    q->x_scale, q->x_zero),
+                    ref_load_scaled(p->in[1].dtype, args->in[1], w->offset[1],
+                                    q->residual_scale, q->residual_zero));
+
+        ref_store_scaled(p, args->out[0], w->offset[2],
+                         ref_unary(&p->epilogue.act, (double)(float)v));
+    }
+}
+
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
@@ -94,6 +112,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         ref_walk_add(&w, residual);
     if (is_exact(p)) {
         launch_exact(p, args, &w);
+        return 0;
+    }
+    if (quant_is_scaled(p)) {
+        launch_scaled(p, args, &w);
         return 0;
     }
     for (; !w.done; ref_walk_next(&w)) {

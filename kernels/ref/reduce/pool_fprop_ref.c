@@ -2,6 +2,7 @@
 /* Maximum and average pooling of 1 to 3 dimensions. */
 #include <math.h>
 
+#include "kernels/ref/scaled.h"
 #include "kernels/ref/window.h"
 
 struct pool {
@@ -71,6 +72,21 @@ static double result(const struct pool *v, const struct seen *s)
     return s->sum / (double)(a->count_include_pad ? s->counted : s->inside);
 }
 
+/* The value of a window of integers with a scale. */
+static double scaled_result(const struct pool *v, const struct seen *s)
+{
+    const struct kern_pool *a = &v->p->attr.pool;
+    const struct kern_quant *q = &v->p->quant;
+    const int64_t n = a->count_include_pad ? s->counted : s->inside;
+
+    if (s->inside == 0)
+        return 0;
+    if (a->kind == KERN_POOL_MAX)
+        return (double)((float)(s->top - q->x_zero) * q->x_scale);
+    return (double)((float)(s->sum - (double)(s->inside * q->x_zero)) *
+                    (q->x_scale / (float)n));
+}
+
 static void compute(const struct pool *v, const int64_t *index, void *out,
                     int64_t at)
 {
@@ -83,6 +99,12 @@ static void compute(const struct pool *v, const int64_t *index, void *out,
     for (int i = 0; i < spatial; i++)
         o[3 - spatial + i] = index[2 + i];
     see_window(v, &s, o, base);
+    if (quant_is_scaled(v->p) && quant_is_byte(x->dtype)) {
+        ref_store_scaled(v->p, out, at,
+                         (double)(float)ref_unary(&v->p->epilogue.act,
+                                                  scaled_result(v, &s)));
+        return;
+    }
     /* Integers stay exact where nothing has to be computed from them. */
     if (v->p->attr.pool.kind == KERN_POOL_MAX && scalar_is_integer(x->dtype) &&
         v->p->epilogue.act.kind == KERN_IDENTITY) {

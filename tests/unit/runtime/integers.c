@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers between nodes dequantize and quantize run on integers: the same bits
+/* Steps between nodes dequantize and quantize run on integers: the same bits
  * on every CPU backend, and 2 % of the outputs from arithmetic in floats (which
  * a session that keeps every tensor does), where a rounding between layers may
  * fall on the next integer. */
@@ -105,12 +105,61 @@ static struct graph *chain(bool reader, enum kern_unary_kind act)
     return g;
 }
 
-static struct infer_array run_chain(bool reader, enum kern_unary_kind act,
-                                    enum infer_backend backend, bool keep,
-                                    int output, int *layers)
+/* A pool of 3x3 pixels, every second. */
+static int pool(struct graph *g, int x, enum kern_pool_kind kind)
+{
+    int node;
+    const int v = add(g, GRAPH_POOL, NULL, IN(x), &node);
+    struct kern_pool *p = &g->node[node].attr.pool.pool;
+
+    p->kind = kind;
+    for (int i = 0; i < 2; i++) {
+        p->window[i] = 3;
+        p->stride[i] = 2;
+        p->pad_begin[i] = p->pad_end[i] = 1;
+    }
+    return v;
+}
+
+/* Pools, a concatenation of two scales, a sum, a shuffle of channels and a mean
+ * between convolutions. */
+static struct graph *mixed(void)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 5;
+    int x = input(g, "x", DIMS(2, 5, 6, 7)), a, b, node;
+
+    x = through(g, x, INFER_I8, 1 / 100.0f, 7);
+    x = conv(g, &state, x, 5, 18, 1, -1, KERN_RELU);
+    x = through(g, x, INFER_U8, 1 / 40.0f, 2);
+    a = through(g, pool(g, x, KERN_POOL_MAX), INFER_U8, 1 / 40.0f, 2);
+    b = through(g, pool(g, x, KERN_POOL_AVERAGE), INFER_U8, 1 / 70.0f, 0);
+    a = through(g, add_concat(g, NULL, IN(a, b), 1), INFER_U8, 1 / 40.0f, 2);
+    b = conv(g, &state, a, 36, 36, 4, -1, KERN_IDENTITY);
+    b = through(g, b, INFER_I8, 1 / 20.0f, -3);
+    a = add_binary(g, NULL, a, b, KERN_ADD);
+    g->node[g->n_nodes - 1].epilogue.act = graph_unary(KERN_RELU);
+    a = through(g, a, INFER_U8, 1 / 25.0f, 0);
+    a = add(g, GRAPH_SPACE_TO_DEPTH, NULL, IN(a), &node);
+    g->node[node].attr.depth_space.block = 1;
+    a = through(g, a, INFER_U8, 1 / 25.0f, 0);
+    a = add(g, GRAPH_REDUCE, NULL, IN(a), &node);
+    g->node[node].attr.reduce.kind = KERN_REDUCE_MEAN;
+    g->node[node].attr.reduce.n_axes = 2;
+    g->node[node].attr.reduce.axis[0] = 2;
+    g->node[node].attr.reduce.axis[1] = 3;
+    a = through(g, a, INFER_I8, 1 / 60.0f, 1);
+    b = quantised_weights(g, &state, DIMS(4, 36));
+    a = add(g, GRAPH_DENSE, "y", IN(a, b), NULL);
+    assert_int_equal(graph_add_output(g, a), 0);
+    return g;
+}
+
+static struct infer_array run_graph(struct graph *g, enum infer_backend backend,
+                                    bool keep, int output, int *layers)
 {
     const int64_t dim[4] = {2, 5, 6, 7};
-    struct infer_model *model = model_of(chain(reader, act));
+    struct infer_model *model = model_of(g);
     struct infer_session *s = session_of(model, backend, keep);
     uint64_t state = 9;
     struct infer_array x = array_of(&state, 4, dim), y;
@@ -121,6 +170,13 @@ static struct infer_array run_chain(bool reader, enum kern_unary_kind act,
     infer_model_close(&model);
     free(x.data);
     return y;
+}
+
+static struct infer_array run_chain(bool reader, enum kern_unary_kind act,
+                                    enum infer_backend backend, bool keep,
+                                    int output, int *layers)
+{
+    return run_graph(chain(reader, act), backend, keep, output, layers);
 }
 
 static void test_chain(void **unused)
@@ -139,11 +195,34 @@ static void test_chain(void **unused)
         assert_memory_equal(fast.data, ref.data, ref.bytes);
         assert_close(&fast, &floats, 0.02);
         /* Scales, roundings and limits of two tensors are no steps. */
-        assert_true(few + 8 <= many);
+        assert_true(few + 6 <= many);
         free(fast.data);
         free(ref.data);
         free(floats.data);
     }
+}
+
+/* No tensor but the input and the output is float: a step each for the input,
+ * two convolutions, two pools, the sum, the shuffle, the mean and the dense
+ * layer, and a copy for each part of the concatenation. */
+static void test_mixed(void **unused)
+{
+    int few, same, many;
+    struct infer_array fast =
+        run_graph(mixed(), INFER_BACKEND_AUTO, false, 0, &few);
+    struct infer_array ref =
+        run_graph(mixed(), INFER_BACKEND_REF, false, 0, &same);
+    struct infer_array floats =
+        run_graph(mixed(), INFER_BACKEND_REF, true, 0, &many);
+
+    (void)unused;
+    assert_int_equal(fast.bytes, ref.bytes);
+    assert_memory_equal(fast.data, ref.data, ref.bytes);
+    assert_close(&fast, &floats, 0.02);
+    assert_int_equal(few, 11);
+    free(fast.data);
+    free(ref.data);
+    free(floats.data);
 }
 
 /* A function that integer kernels do not know is still applied to real values,
@@ -166,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_activation),
     };
 

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pools, functions of two arguments and moves on integers of 8 bits with scales
+ * (kernels/quant/quant.h).
+ *
+ * A pool or function whose inputs come from nodes dequantize, and whose output
+ * goes to a node quantize or stays float, is one step.  A mean over the image
+ * is a pool.  A node that only moves elements, from nodes dequantize to nodes
+ * quantize of one scale, moves the integers: it is lowered as ever, since the
+ * views that it reads are those of integers.  A concatenation changes the scale
+ * of parts that have another one.
+ */
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/quant/quant.h"
+#include "libinfer/plan/integers.h"
+
+/* ---- pools and functions ------------------------------------------- */
+
+/* The mean over all of a channel's image is a pool of one window. */
+static bool mean_as_pool(const struct graph *g, const struct graph_node *n,
+                         struct kern_problem *p)
+{
+    const struct kern_reduce a = p->attr.reduce;
+    const struct graph_value *x = &g->value[n->in[0]];
+    struct kern_pool *pool = &p->attr.pool;
+
+    if (a.kind != KERN_REDUCE_MEAN || x->rank < 3 ||
+        x->rank - 2 > KERN_MAX_SPATIAL || a.axes != (1u << x->rank) - 4)
+        return false;
+    memset(&p->attr, 0, sizeof p->attr);
+    p->op = KERN_POOL_FPROP;
+    pool->kind = KERN_POOL_AVERAGE;
+    for (int i = 0; i < x->rank - 2; i++) {
+        pool->window[i] = (int)x->dim[i + 2];
+        pool->stride[i] = pool->dilation[i] = 1;
+        if (pool->window[i] != x->dim[i + 2])
+            return false;
+    }
+    return true;
+}
+
+/* Type and scale of input i of a node: integers, or floats as they are. */
+static bool describe_input(const struct plan *plan, const struct graph_node *n,
+                           int i, struct kern_tensor *t, float *scale,
+                           int *zero)
+{
+    const struct graph *g = plan->g;
+    const struct graph_node *d = integers_maker(g, n, i, GRAPH_DEQUANTIZE);
+
+    if (n->in[i] < 0)
+        return false;
+    t->dtype = plan_dtype(plan, g->value[n->in[i]].dtype);
+    if (!d || d->in[0] < 0 || !quant_is_byte(g->value[d->in[0]].dtype) ||
+        g->value[d->in[0]].data || !integers_scale(g, d, scale, zero))
+        return t->dtype == INFER_F32;
+    t->dtype = g->value[d->in[0]].dtype;
+    return true;
+}
+
+/* Attributes, types and scales of a step on integers; false: it is none. */
+static bool describe(const struct plan *plan, int node, struct kern_problem *p,
+                     enum plan_class *class)
+{
+    const struct graph *g = plan->g;
+    const struct graph_node *n = &g->node[node];
+    const int inputs = n->op == GRAPH_BINARY ? 2 : 1;
+    struct kern_quant *q = &p->quant;
+    struct infer_error ignored;
+    int after;
+
+    memset(p, 0, sizeof *p);
+    if ((n->op != GRAPH_POOL && n->op != GRAPH_BINARY &&
+         n->op != GRAPH_REDUCE) ||
+        n->n_in < inputs || n->in[0] < 0 || g->value[n->in[0]].rank < 1 ||
+        problem_of_node(g, n, &ignored, p, class) < 0 ||
+        (n->op == GRAPH_REDUCE && !mean_as_pool(g, n, p)))
+        return false;
+    for (int i = inputs; i < n->n_in; i++) /* shapes, or a residual */
+        if (n->in[i] >= 0 && n->op != GRAPH_REDUCE)
+            return false;
+    p->epilogue = n->epilogue;
+    p->n_in = inputs;
+    p->n_out = 1;
+    *class = inputs == 2 ? PLAN_POINTWISE : PLAN_IMAGE;
+    if (!describe_input(plan, n, 0, &p->in[0], &q->x_scale, &q->x_zero) ||
+        (inputs == 2 &&
+         !describe_input(plan, n, 1, &p->in[1], &q->residual_scale,
+                         &q->residual_zero)) ||
+        (!quant_is_byte(p->in[0].dtype) && !quant_is_byte(p->in[1].dtype)))
+        return false;
+    after = integers_quantize_after(plan, node, 0);
+    p->out[0].dtype = plan_dtype(plan, g->value[n->out[0]].dtype);
+    if (after < 0)
+        return p->out[0].dtype == INFER_F32;
+    p->out[0].dtype = g->node[after].attr.quantize.to;
+    return integers_scale(g, &g->node[after], &q->y_scale, &q->y_zero);
+}
+
+/* Dims of the step's output: those of a mean are kept. */
+static int output_dims(const struct graph *g, const struct graph_node *n,
+                       int64_t dim[INFER_MAX_RANK])
+{
+    const struct graph_value *v =
+        &g->value[n->op == GRAPH_REDUCE ? n->in[0] : n->out[0]];
+
+    for (int i = 0; i < v->rank; i++)
+        dim[i] = n->op == GRAPH_REDUCE && i >= 2 ? 1 : v->dim[i];
+    return v->rank;
+}
+
+/* True if a row of the first tier takes the step, its tensors being dense. */
+static bool is_taken(const struct plan *plan, const struct graph_node *n,
+                     const struct kern_problem *like, enum plan_class class)
+{
+    const enum kern_layout layout = class == PLAN_IMAGE ? KERN_NHWC : KERN_NCHW;
+    const struct graph *g = plan->g;
+    int64_t dim[INFER_MAX_RANK];
+    const int rank = output_dims(g, n, dim);
+    struct kern_problem p = *like;
+    const struct row_query q = {&p, &plan->config->device->kern, true};
+
+    for (int i = 0; i < p.n_in; i++) {
+        const struct graph_value *v = &g->value[n->in[i]];
+
+        if (v->rank != rank)
+            return false;
+        p.in[i] = kern_tensor_dense(like->in[i].dtype, rank, v->dim, layout);
+    }
+    p.out[0] = kern_tensor_dense(like->out[0].dtype, rank, dim, layout);
+    p.deterministic = plan->config->deterministic;
+    for (size_t r = 0; r < kern_row_count(); r++)
+        if (row_is_of(kern_row_at(r), plan->config->tiers.tier[0], p.op) &&
+            row_takes(&q, kern_row_at(r), NULL))
+            return true;
+    return false;
+}
+
+void integers_mark_scaled(struct plan *plan, int *reads)
+{
+    const struct graph *g = plan->g;
+
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct graph_node *n = &g->node[i];
+        enum plan_class class;
+        struct kern_problem p;
+        int after;
+
+        if (n->op == GRAPH_NONE || !describe(plan, i, &p, &class) ||
+            !is_taken(plan, n, &p, class))
+            continue;
+        plan->integers[i] = true;
+        for (int k = 0; k < p.n_in; k++)
+            if (quant_is_byte(p.in[k].dtype))
+                integers_count(g, n, k, 1, reads);
+        after = integers_quantize_after(plan, i, 0);
+        if (after >= 0)
+            plan->integers[after] = true;
+    }
+}
+
+int lower_scaled(const struct lower *l)
+{
+    struct kern_problem like;
+    struct plan_emit e;
+    struct view out;
+    int rc;
+
+    memset(&e, 0, sizeof e);
+    if (!describe(l->plan, l->index, &like, &e.class))
+        return error_set(l->err, INFER_EFORMAT, "node '%s': not on integers",
+                         l->node->name ? l->node->name : "");
+    e.p = like;
+    e.value = e.residual = -1;
+    e.p.out[0].rank = output_dims(l->plan->g, l->node, e.p.out[0].dim);
+    for (int i = 0; i < e.p.n_in; i++)
+        e.in[i] = quant_is_byte(like.in[i].dtype) ? integers_of(l, i)
+                                                  : *lower_in(l, i);
+    rc = plan_emit(l->plan, l->index, &e, l->err, &out);
+    for (int i = e.p.out[0].rank - 1;
+         rc == 0 && i >= 2 && out.t.rank > lower_out(l, 0)->rank; i--)
+        out = view_drop(&out, i);
+    return rc < 0 ? rc : lower_set(l, 0, &out);
+}
+
+/* ---- moves --------------------------------------------------------- */
+
+/* True for operations whose lowering only moves the elements of input 0, or of
+ * all inputs of a concatenation. */
+static bool is_move(const struct graph_node *n)
+{
+    switch (n->op) {
+    case GRAPH_DROPOUT:
+    case GRAPH_CONCAT:
+    case GRAPH_SPLIT:
+    case GRAPH_SLICE:
+    case GRAPH_RESHAPE:
+    case GRAPH_FLATTEN:
+    case GRAPH_SQUEEZE:
+    case GRAPH_UNSQUEEZE:
+    case GRAPH_TRANSPOSE:
+    case GRAPH_EXPAND:
+    case GRAPH_TILE:
+    case GRAPH_DEPTH_TO_SPACE:
+    case GRAPH_SPACE_TO_DEPTH:
+        return true;
+    case GRAPH_NONE:
+    case GRAPH_CONV:
+    case GRAPH_CONV_TRANSPOSE:
+    case GRAPH_DENSE:
+    case GRAPH_MATMUL:
+    case GRAPH_POOL:
+    case GRAPH_BATCH_NORM:
+    case GRAPH_SCALE_SHIFT:
+    case GRAPH_LAYER_NORM:
+    case GRAPH_GROUP_NORM:
+    case GRAPH_LRN:
+    case GRAPH_UNARY:
+    case GRAPH_PRELU:
+    case GRAPH_BINARY:
+    case GRAPH_WHERE:
+    case GRAPH_CAST:
+    case GRAPH_QUANTIZE:
+    case GRAPH_DEQUANTIZE:
+    case GRAPH_SOFTMAX:
+    case GRAPH_REDUCE:
+    case GRAPH_ARG_REDUCE:
+    case GRAPH_GATHER:
+    case GRAPH_GATHER_ELEMENTS:
+    case GRAPH_SCATTER_ELEMENTS:
+    case GRAPH_CUMULATE:
+    case GRAPH_TOP_K:
+    case GRAPH_NMS:
+    case GRAPH_PAD:
+    case GRAPH_RESIZE:
+    case GRAPH_OP_COUNT:
+        break;
+    }
+    return false;
+}
+
+/* What integers of a value stand for. */
+struct meaning {
+    enum infer_dtype dtype;
+    float scale;
+    int zero;
+};
+
+static bool same_meaning(const struct meaning *a, const struct meaning *b)
+{
+    return a->dtype == b->dtype && a->scale == b->scale && a->zero == b->zero;
+}
+
+static bool input_meaning(const struct graph *g, const struct graph_node *n,
+                          int i, struct meaning *m)
+{
+    const struct graph_node *d = integers_maker(g, n, i, GRAPH_DEQUANTIZE);
+
+    if (!d || d->in[0] < 0 || !quant_is_byte(g->value[d->in[0]].dtype) ||
+        g->value[d->in[0]].data || graph_is_output(g, n->in[i]))
+        return false;
+    m->dtype = g->value[d->in[0]].dtype;
+    return integers_scale(g, d, &m->scale, &m->zero);
+}
+
+static bool output_meaning(const struct plan *plan, int node, int k,
+                           struct meaning *m)
+{
+    const int after = integers_quantize_after(plan, node, k);
+
+    if (after < 0)
+        return false;
+    m->dtype = plan->g->node[after].attr.quantize.to;
+    return integers_scale(plan->g, &plan->g->node[after], &m->scale, &m->zero);
+}
+
+static int moved_inputs(const struct graph_node *n)
+{
+    return n->op == GRAPH_CONCAT ? n->n_in : 1;
+}
+
+/* True if integers come in and go out, of one meaning but for the parts of a
+ * concatenation. */
+static bool moves_integers(const struct plan *plan, int node)
+{
+    const struct graph_node *n = &plan->g->node[node];
+    struct meaning to, m;
+
+    if (!is_move(n) || n->n_in < 1 || !output_meaning(plan, node, 0, &to))
+        return false;
+    for (int k = 1; k < n->n_out; k++)
+        if (n->out[k] < 0 || !output_meaning(plan, node, k, &m) ||
+            !same_meaning(&m, &to))
+            return false;
+    for (int i = 0; i < moved_inputs(n); i++)
+        if (n->in[i] < 0 || !input_meaning(plan->g, n, i, &m) ||
+            (n->op != GRAPH_CONCAT && !same_meaning(&m, &to)))
+            return false;
+    return true;
+}
+
+static void mark_move(struct plan *plan, int node, bool on, int *reads)
+{
+    const struct graph_node *n = &plan->g->node[node];
+
+    plan->integers[node] = on;
+    for (int i = 0; i < moved_inputs(n); i++)
+        integers_count(plan->g, n, i, on ? 1 : -1, reads);
+    for (int k = 0; k < n->n_out; k++)
+        plan->integers[integers_quantize_after(plan, node, k)] = on;
+}
+
+/* True if nothing reads floats of the move's inputs. */
+static bool reads_integers(const struct plan *plan, int node, const int *reads)
+{
+    const struct graph_node *n = &plan->g->node[node];
+
+    for (int i = 0; i < moved_inputs(n); i++)
+        if (reads[n->in[i]] != plan->value[n->in[i]].uses)
+            return false;
+    return true;
+}
+
+/* A move that is given up leaves floats to others: until none is. */
+void integers_mark_moves(struct plan *plan, int *reads)
+{
+    const struct graph *g = plan->g;
+    bool changed = true;
+
+    for (int i = 0; i < g->n_nodes; i++)
+        if (moves_integers(plan, i))
+            mark_move(plan, i, true, reads);
+    while (changed) {
+        changed = false;
+        for (int i = 0; i < g->n_nodes; i++)
+            if (is_move(&g->node[i]) && plan->integers[i] &&
+                !reads_integers(plan, i, reads)) {
+                mark_move(plan, i, false, reads);
+                changed = true;
+            }
+    }
+}
+
+/* ---- concatenation ------------------------------------------------- */
+
+/* Copies part i to its place, in the output's scale. */
+static int put_part(const struct lower *l, int i, const struct meaning *to,
+                    const struct view *part)
+{
+    const struct view *from = lower_in(l, i);
+    struct kern_quant q = {.y_scale = to->scale, .y_zero = to->zero};
+    struct meaning m;
+    bool taken;
+    int rc;
+
+    if (!input_meaning(l->plan->g, l->node, i, &m))
+        return error_set(l->err, INFER_EFORMAT, "node '%s': not on integers",
+                         l->node->name ? l->node->name : "");
+    if (same_meaning(&m, to))
+        return plan_copy_to(l->plan, l->index, from, part, l->err);
+    q.x_scale = m.scale;
+    q.x_zero = m.zero;
+    rc = plan_copy_scaled(l->plan, l->index, from, part, &q, l->err, &taken);
+    return rc < 0 || taken ? rc
+                           : error_set(l->err, INFER_EUNSUPPORTED,
+                                       "node '%s': no kernel changes scales",
+                                       l->node->name ? l->node->name : "");
+}
+
+int lower_concat_integers(const struct lower *l)
+{
+    const struct graph_value *y = lower_out(l, 0);
+    const struct view *x = lower_in(l, 0);
+    struct meaning to;
+    struct view dest, part;
+    int64_t at = 0;
+    int rc;
+
+    if (!output_meaning(l->plan, l->index, 0, &to))
+        return error_set(l->err, INFER_EFORMAT, "node '%s': not on integers",
+                         l->node->name ? l->node->name : "");
+    rc = plan_buffer(l->plan, l->index, to.dtype, y->rank, y->dim,
+                     view_layout(&x->t), l->err, &dest);
+    for (int i = 0; rc == 0 && i < l->node->n_in; i++) {
+        rc = problem_place(l->plan->g, l->node, i, &dest, &at, l->err, &part);
+        if (rc == 0)
+            rc = put_part(l, i, &to, &part);
+    }
+    return rc < 0 ? rc : lower_set(l, 0, &dest);
+}
