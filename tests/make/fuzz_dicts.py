@@ -42,6 +42,7 @@ TARGETS = {
     "data": (["tools/npy.c", "weights/numpy/*", "tools/train/data/*.c"],
              ZIP[10:] + NUMBERS + [b"\x00\x00\x08\x03", b"\x00\x00\x08\x01",
                                    b"\x1f\x8b\x08"]),
+    "export": (["weights/aten/*"], NUMBERS),
     "folder": (["weights/safetensors/*", "weights/onnx/tensor.c",
                 "weights/external.c"], NUMBERS + [
                     b"a.safetensors", b"b.bin", b"../b.bin", b"location",

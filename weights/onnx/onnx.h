@@ -194,6 +194,10 @@ int onnx_import_list(struct onnx_import *im, const struct onnx_list *list,
 int onnx_step(struct onnx_import *im, const char *op, const struct pb_span *in,
               int n_in, struct pb_span out, const struct onnx_attr *attr,
               int n_attr);
+/* The same with several outputs; empty ones are not made. */
+int onnx_steps(struct onnx_import *im, const char *op, const struct pb_span *in,
+               int n_in, struct pb_span *out, int n_out,
+               const struct onnx_attr *attr, int n_attr);
 /* A name like this one that no tensor has. */
 struct pb_span onnx_fresh_name(struct onnx_import *im, struct pb_span name);
 /* The name of a constant; takes over the reference, NULL is EMEMORY. */

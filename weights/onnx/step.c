@@ -10,20 +10,29 @@ int onnx_step(struct onnx_import *im, const char *op, const struct pb_span *in,
               int n_in, struct pb_span out, const struct onnx_attr *attr,
               int n_attr)
 {
+    if (im->rc == 0 && out.bytes == 0)
+        return onnx_no_memory(im);
+    return onnx_steps(im, op, in, n_in, &out, 1, attr, n_attr);
+}
+
+int onnx_steps(struct onnx_import *im, const char *op, const struct pb_span *in,
+               int n_in, struct pb_span *out, int n_out,
+               const struct onnx_attr *attr, int n_attr)
+{
     const struct onnx_node *own = im->node;
     struct onnx_node step = {.name = own->name,
                              .op = (char *)op,
                              .domain = (char *)"",
                              .n_in = n_in,
-                             .n_out = 1,
-                             .out = &out,
+                             .n_out = n_out,
+                             .out = out,
                              .n_attr = n_attr};
 
     if (im->rc < 0)
         return im->rc;
     step.in = onnx_alloc(&im->scratch, (size_t)n_in * sizeof *step.in);
     step.attr = onnx_alloc(&im->scratch, (size_t)n_attr * sizeof *step.attr);
-    if (out.bytes == 0 || !step.in || !step.attr)
+    if (!step.in || !step.attr)
         return onnx_no_memory(im);
     if (n_in > 0)
         memcpy(step.in, in, (size_t)n_in * sizeof *in);

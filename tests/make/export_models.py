@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Small programs of torch.export that use most operators, with their outputs.
+
+    export_models.py FOLDER
+
+Writes NAME.pt2 (stack traces and sample inputs left out) and NAME.npz with
+input0, ... and output0, ... for each network below; those in tests/data/torch
+were made so with PyTorch 2.9.1.  tests/unit/weights/torch/export reads them.
+"""
+import io
+import json
+import os
+import sys
+import zipfile
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Pictures(nn.Module):
+    """Convolutions, norms, pools, other sizes; writes in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
+        self.n = nn.BatchNorm2d(8)
+        self.b = nn.Conv2d(8, 8, 3, padding="same", groups=4)
+        self.c = nn.ConvTranspose2d(8, 4, 2, stride=2)
+        self.g = nn.GroupNorm(2, 4)
+        self.i = nn.InstanceNorm2d(4, affine=True)
+        self.p = nn.PReLU(4)
+        self.f = nn.Linear(4 * 9 + 4, 5)
+
+    def forward(self, x):
+        x = F.relu(self.n(self.a(x)), inplace=True)
+        y = F.max_pool2d(x, 3, 1, 1) + F.avg_pool2d(x, 3, 1, 1,
+                                                    count_include_pad=False)
+        y = F.silu(self.b(y)) + F.hardswish(x) + F.hardsigmoid(x)
+        y += F.gelu(x) + F.gelu(x, approximate="tanh") + F.mish(x)
+        y = self.p(self.i(self.g(self.c(y))))
+        y = y + F.interpolate(y[:, :, ::2, ::2], scale_factor=2,
+                              mode="bilinear", align_corners=False)
+        y = y + F.interpolate(y[:, :, :6], size=y.shape[2:], mode="nearest")
+        y = F.pad(y, (1, 1, 0, 2), mode="reflect")[:, :, 2:, 1:-1]
+        y = F.leaky_relu(y, 0.2) + F.elu(y) + F.softplus(y) + F.relu6(y)
+        z = F.pixel_unshuffle(F.pixel_shuffle(y, 2), 2)
+        # 9 is no divisor: windows of several sizes
+        w = F.adaptive_avg_pool2d(z, 3).flatten(1)
+        v = F.adaptive_max_pool2d(z, 1)[:, :, 0, 0]
+        return self.f(torch.cat([w, v], 1)).log_softmax(-1)
+
+
+class Rows(nn.Module):
+    """Attention, choices, masks; a table is written through its parts."""
+
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(8, 24)
+        self.n = nn.LayerNorm(8)
+        self.o = nn.Linear(8, 8, bias=False)
+        self.register_buffer("place", torch.tensor([2, 0, 1, 3, 3]))
+        self.table = nn.Parameter(torch.randn(5, 8))
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.q(self.n(x)).reshape(b, n, 3, 2, 4).permute(
+            2, 0, 3, 1, 4).unbind(0)
+        mask = torch.zeros(n, n)
+        mask[1:, :2] = -2.0
+        mask[0] = 1.0
+        mask = mask.masked_fill(mask == 1, 0.5)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        y = self.o(y.transpose(1, 2).reshape(b, n, c)) + x
+        y = y + self.table[self.place] + self.table[self.place, 1:2]
+        y = torch.where(y > 0, y, y.abs() * 0.5) - torch.minimum(y, y * 2)
+        z, at = y.topk(3, dim=1)
+        y = y.roll((1, -2), (1, 2)) + y.flip(2) / 3 + y.cumsum(1) % 1.5
+        u, s = torch.var_mean(y, 2, keepdim=True)
+        y = (y - s) * torch.rsqrt(u + 1e-5)
+        y = torch.cat(y.split([3, 2], 1)[::-1] + y.chunk(2, 2)[0].chunk(
+            5, 1)[:0], 1) if y.shape[1] == 5 else y
+        y = y.clamp(-1, 0.75) + torch.einsum("bnc,dc->bnd", y, self.table)[
+            :, :, :1].expand(-1, -1, 8)
+        y = y + torch.stack([y.amax(-1), y.argmax(-1).float()], 2).repeat(
+            1, 1, 4)
+        y = torch.linalg.vector_norm(y, dim=-1) + y.tril()[:, :, 0]
+        return y + y.float().mean(1, keepdim=True), z + at
+
+
+def save(folder, name, network, x, dynamic=None, core=False):
+    torch.manual_seed(1)
+    network = network().eval()
+    with torch.no_grad():
+        for p in network.buffers():
+            if p.is_floating_point():
+                p.copy_(torch.rand(p.shape) + 0.5)
+        y = network(x)
+        program = torch.export.export(network, (x,), dynamic_shapes=dynamic)
+        if core:
+            program = program.run_decompositions()
+    whole, lean = io.BytesIO(), io.BytesIO()
+    torch.export.save(program, whole)
+    with zipfile.ZipFile(whole) as a, zipfile.ZipFile(
+            lean, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as b:
+        for member in a.namelist():
+            data = a.read(member)
+            if "sample_inputs" in member or "/.data/" in member:
+                continue
+            if member.endswith("models/model.json"):
+                model = json.loads(data)
+                for node in model["graph_module"]["graph"]["nodes"]:
+                    node["metadata"] = {}
+                model["guards_code"] = []
+                data = json.dumps(model, separators=(",", ":")).encode()
+            b.writestr(zipfile.ZipInfo("a/" + member.split("/", 1)[1]), data,
+                       zipfile.ZIP_DEFLATED)
+    with open(os.path.join(folder, name + ".pt2"), "wb") as f:
+        f.write(lean.getvalue())
+    y = y if isinstance(y, tuple) else (y,)
+    np.savez(os.path.join(folder, name + ".npz"), input0=x.numpy(),
+             **{"output%d" % i: t.numpy() for i, t in enumerate(y)})
+
+
+def main():
+    folder = sys.argv[1]
+    torch.manual_seed(2)
+    free = torch.export.Dim.AUTO
+    x = torch.randn(2, 3, 16, 16)
+    save(folder, "pictures", Pictures, x)
+    save(folder, "pictures_core", Pictures, x, core=True)
+    x = torch.randn(3, 5, 8)
+    save(folder, "rows", Rows, x, dynamic=({0: free},))
+    save(folder, "rows_core", Rows, x, core=True)
+
+
+main()

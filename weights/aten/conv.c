@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Convolutions and pools. */
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "weights/aten/aten.h"
+
+#define MAX_SPACE 3
+
+/* ONNX has the paddings at the beginnings, then those at the ends. */
+static void set_pads(struct aten_attrs *a, int n, const int64_t *pad,
+                     int64_t *both)
+{
+    for (int i = 0; i < n; i++)
+        both[i] = both[n + i] = pad[i];
+    aten_set_ints(a, "pads", both, 2 * n);
+}
+
+/* Axes of space of a picture; one without a batch is refused. */
+static int space_of(struct onnx_import *im, struct pb_span x, int space)
+{
+    const int n = aten_rank(im, x) - 2;
+
+    if (im->rc < 0)
+        return 1;
+    if (n < 1 || n > MAX_SPACE || (space > 0 && n != space)) {
+        onnx_fail(im, INFER_EUNSUPPORTED,
+                  "an input of rank %d: a picture with batch and channels has "
+                  "%d",
+                  n + 2, (space > 0 ? space : 2) + 2);
+        return 1;
+    }
+    return n;
+}
+
+/* ---- convolutions -------------------------------------------------- */
+
+/* padding="same" puts the odd element behind. */
+static void same_padding(struct onnx_import *im, struct aten_attrs *a, int n,
+                         struct pb_span w, const int64_t *dilation,
+                         int64_t *both)
+{
+    for (int i = 0; i < n; i++) {
+        const int64_t total = dilation[i] * (aten_dim(im, w, 2 + i) - 1);
+
+        both[i] = total / 2;
+        both[n + i] = total - total / 2;
+    }
+    aten_set_ints(a, "pads", both, 2 * n);
+}
+
+/* param: axes of space, or 0 for those of the weights; negative: transposed. */
+int aten_conv(struct onnx_import *im)
+{
+    const int param = aten_row(im)->param;
+    const bool turned = aten_flag(im, "transposed", param < 0);
+    const struct pb_span x = aten_tensor(im, "input");
+    const struct pb_span w = aten_tensor(im, "weight");
+    const struct aten_arg *how = aten_find(im, "padding");
+    int64_t stride[MAX_SPACE], pad[MAX_SPACE] = {0}, dilation[MAX_SPACE];
+    int64_t extra[MAX_SPACE], both[2 * MAX_SPACE];
+    struct aten_attrs a = {.n = 0};
+    const int n = space_of(im, x, param < 0 ? -param : param);
+
+    aten_each(im, "stride", n, 1, stride);
+    aten_each(im, "dilation", n, 1, dilation);
+    aten_each(im, "output_padding", n, 0, extra);
+    if (how && how->kind == ATEN_TEXT && pb_span_is(how->text, "same")) {
+        same_padding(im, &a, n, w, dilation, both);
+    } else {
+        if (!how || how->kind != ATEN_TEXT)
+            aten_each(im, "padding", n, 0, pad);
+        else if (!pb_span_is(how->text, "valid"))
+            return onnx_fail(im, INFER_EUNSUPPORTED, "padding '%.*s'",
+                             PB_TEXT(how->text, 64));
+        set_pads(&a, n, pad, both);
+    }
+    aten_set_ints(&a, "strides", stride, n);
+    aten_set_ints(&a, "dilations", dilation, n);
+    aten_set_int(&a, "group", aten_int(im, "groups", 1));
+    if (turned)
+        aten_set_ints(&a, "output_padding", extra, n);
+    return ATEN_LAST(im, turned ? "ConvTranspose" : "Conv", &a, x, w,
+                     aten_optional(im, "bias"));
+}
+
+/* ---- pools --------------------------------------------------------- */
+
+/* The window, and the stride, which is the window where it is not given. */
+static void set_window(struct onnx_import *im, struct aten_attrs *a, int n,
+                       int64_t *window, int64_t *stride)
+{
+    int64_t given[MAX_SPACE];
+
+    aten_each(im, "kernel_size", n, 1, window);
+    aten_each(im, "stride", n, 1, stride);
+    if (aten_ints(im, "stride", MAX_SPACE, given) <= 0)
+        memcpy(stride, window, (size_t)n * sizeof *stride);
+    aten_set_ints(a, "kernel_shape", window, n);
+    aten_set_ints(a, "strides", stride, n);
+}
+
+int aten_max_pool(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    const int n = space_of(im, x, aten_row(im)->param);
+    int64_t window[MAX_SPACE], stride[MAX_SPACE], pad[MAX_SPACE];
+    int64_t dilation[MAX_SPACE], both[2 * MAX_SPACE];
+    struct aten_attrs a = {.n = 0};
+
+    set_window(im, &a, n, window, stride);
+    aten_each(im, "padding", n, 0, pad);
+    aten_each(im, "dilation", n, 1, dilation);
+    set_pads(&a, n, pad, both);
+    aten_set_ints(&a, "dilations", dilation, n);
+    aten_set_int(&a, "ceil_mode", aten_flag(im, "ceil_mode", false));
+    return ATEN_LAST(im, "MaxPool", &a, x);
+}
+
+int aten_avg_pool(struct onnx_import *im)
+{
+    struct pb_span x = aten_tensor(im, "self");
+    const int n = space_of(im, x, aten_row(im)->param);
+    int64_t window[MAX_SPACE], stride[MAX_SPACE], pad[MAX_SPACE];
+    int64_t both[2 * MAX_SPACE], divisor = 1;
+    struct aten_attrs a = {.n = 0};
+
+    set_window(im, &a, n, window, stride);
+    aten_each(im, "padding", n, 0, pad);
+    set_pads(&a, n, pad, both);
+    aten_set_int(&a, "ceil_mode", aten_flag(im, "ceil_mode", false));
+    aten_set_int(&a, "count_include_pad",
+                 aten_flag(im, "count_include_pad", true));
+    if (!aten_has(im, "divisor_override"))
+        return ATEN_LAST(im, "AveragePool", &a, x);
+    for (int i = 0; i < n; i++)
+        divisor *= window[i];
+    if (aten_int(im, "divisor_override", 1) < 1 ||
+        !aten_flag(im, "count_include_pad", true))
+        return onnx_fail(im, INFER_EUNSUPPORTED, "a divisor of its own");
+    x = ATEN_STEP(im, "AveragePool", &a, x);
+    return ATEN_LAST(
+        im, "Mul", NULL, x,
+        aten_scalar(im, aten_type_of(im, x),
+                    (double)divisor /
+                        (double)aten_int(im, "divisor_override", 1)));
+}
+
+/* ---- pools to a size ----------------------------------------------- */
+
+/* Window i of `to` over `size` elements begins at floor(i size / to) and ends
+ * at ceil((i + 1) size / to). */
+static struct pb_span windows_along(struct onnx_import *im, struct pb_span x,
+                                    int axis, int64_t size, int64_t to)
+{
+    const char *const op = aten_row(im)->onnx;
+    struct pb_span part[256];
+    struct aten_attrs keep = {.n = 0}, a = {.n = 0};
+
+    if (size == to || im->rc < 0)
+        return x;
+    if (to > 256) {
+        onnx_fail(im, INFER_EUNSUPPORTED, "%lld windows along an axis",
+                  (long long)to);
+        return x;
+    }
+    aten_set_int(&keep, "keepdims", 1);
+    aten_set_int(&a, "axis", axis);
+    for (int64_t i = 0; i < to && im->rc == 0; i++)
+        part[i] = ATEN_STEP(im, op, &keep,
+                            aten_cut(im, x, axis, i * size / to,
+                                     ((i + 1) * size + to - 1) / to),
+                            aten_list1(im, axis));
+    return aten_step(im, "Concat", &a, (int)to, part);
+}
+
+/* Where the size is a multiple of the result's: a plain pool. */
+static int plain_pool(struct onnx_import *im, struct pb_span x, int n,
+                      const int64_t *size, const int64_t *to)
+{
+    const bool max = strcmp(aten_row(im)->onnx, "ReduceMax") == 0;
+    struct aten_attrs a = {.n = 0};
+    int64_t window[MAX_SPACE];
+
+    for (int i = 0; i < n; i++)
+        window[i] = size[i] / to[i];
+    aten_set_ints(&a, "kernel_shape", window, n);
+    aten_set_ints(&a, "strides", window, n);
+    return ATEN_LAST(im, max ? "MaxPool" : "AveragePool", &a, x);
+}
+
+int aten_adaptive_pool(struct onnx_import *im)
+{
+    const bool max = strcmp(aten_row(im)->onnx, "ReduceMax") == 0;
+    struct pb_span x = aten_tensor(im, "self");
+    const int n = space_of(im, x, aten_row(im)->param);
+    const struct aten_arg *want = aten_find(im, "output_size");
+    int64_t to[MAX_SPACE], size[MAX_SPACE];
+    bool all_one = true, plain = true;
+
+    aten_each(im, "output_size", n, 1, to);
+    for (int i = 0; i < n && im->rc == 0; i++) {
+        size[i] = aten_dim(im, x, 2 + i);
+        if (want && want->kind == ATEN_LIST && i < want->n &&
+            want->item[i].kind == ATEN_NONE)
+            to[i] = size[i];
+        all_one &= to[i] == 1;
+        if (!all_one && (size[i] < 1 || to[i] < 1 || size[i] > 1 << 20))
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "an adaptive pool of free sizes: state them with "
+                             "--input-shape");
+    }
+    if (im->rc < 0)
+        return im->rc;
+    if (all_one)
+        return ATEN_LAST(im, max ? "GlobalMaxPool" : "GlobalAveragePool", NULL,
+                         x);
+    for (int i = 0; i < n; i++)
+        if (size[i] < 1 || to[i] < 1)
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "an adaptive pool of free sizes");
+        else
+            plain &= size[i] % to[i] == 0;
+    if (plain)
+        return plain_pool(im, x, n, size, to);
+    for (int i = 0; i < n; i++)
+        x = windows_along(im, x, 2 + i, size[i], to[i]);
+    return aten_same(im, 0, x);
+}
+
+/* ---- windows as columns -------------------------------------------- */
+
+/* The inverse of an unfolding: columns of windows are added into a picture. */
+int aten_col2im(struct onnx_import *im)
+{
+    int64_t pad[2], dilation[2], stride[2], both[4];
+    struct aten_attrs a = {.n = 0};
+
+    aten_each(im, "padding", 2, 0, pad);
+    aten_each(im, "dilation", 2, 1, dilation);
+    aten_each(im, "stride", 2, 1, stride);
+    set_pads(&a, 2, pad, both);
+    aten_set_ints(&a, "dilations", dilation, 2);
+    aten_set_ints(&a, "strides", stride, 2);
+    return ATEN_LAST(im, "Col2Im", &a, aten_tensor(im, "self"),
+                     aten_sizes(im, "output_size", 0, 0),
+                     aten_sizes(im, "kernel_size", 0, 0));
+}
+
+/* Windows as columns, by a convolution with one filter an element of the
+ * window: N,C,H,W -> N C,1,H,W -> N C,R S,P,Q -> N,C R S,P Q. */
+int aten_im2col(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    int64_t window[2], pad[2], dilation[2], stride[2], both[4], dim[4];
+    struct aten_attrs a = {.n = 0}, first = {.n = 0};
+    const int64_t c = aten_dim(im, x, 1);
+    struct pb_span y, h, w;
+    struct constant *filter;
+    int64_t taps;
+
+    aten_each(im, "kernel_size", 2, 1, window);
+    aten_each(im, "padding", 2, 0, pad);
+    aten_each(im, "dilation", 2, 1, dilation);
+    aten_each(im, "stride", 2, 1, stride);
+    if (im->rc < 0 || c < 1 || window[0] < 1 || window[1] < 1 ||
+        window[0] > 64 || window[1] > 64 || aten_rank(im, x) != 4)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "windows of %lldx%lld",
+                         (long long)window[0], (long long)window[1]);
+    taps = window[0] * window[1];
+    dim[0] = taps;
+    dim[1] = 1;
+    dim[2] = window[0];
+    dim[3] = window[1];
+    if (onnx_new_constant(im, INFER_F32, 4, dim, &filter) < 0)
+        return im->rc;
+    for (int64_t i = 0; i < taps; i++)
+        ((float *)filter->data)[i * taps + i] = 1;
+    set_pads(&a, 2, pad, both);
+    aten_set_ints(&a, "dilations", dilation, 2);
+    aten_set_ints(&a, "strides", stride, 2);
+    h = aten_step(im, "Shape", NULL, 1, &x);
+    w = aten_cut(im, h, 0, 2, 4);
+    aten_set_int(&first, "axis", 0);
+    y = ATEN_STEP(im, "Concat", &first, aten_list(im, 2, (int64_t[]){-1, 1}),
+                  w);
+    y = ATEN_STEP(im, "Reshape", NULL, x, y);
+    y = ATEN_STEP(im, "Conv", &a, y, onnx_step_constant(im, filter));
+    w = ATEN_STEP(im, "Concat", &first, aten_cut(im, h, 0, 0, 1),
+                  aten_list(im, 2, (int64_t[]){c * taps, -1}));
+    return ATEN_LAST(im, "Reshape", NULL, y, w);
+}

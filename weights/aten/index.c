@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators that choose elements. */
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "weights/aten/aten.h"
+
+int aten_slice(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    const int axis = aten_axis(im, "dim", aten_rank(im, x), 0);
+
+    return ATEN_LAST(im, "Slice", NULL, x, aten_size(im, "start", 0),
+                     aten_size(im, "end", INT64_MAX), aten_list1(im, axis),
+                     aten_size(im, "step", 1));
+}
+
+int aten_narrow(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    const struct pb_span begin = aten_size(im, "start", 0);
+    const struct pb_span end =
+        ATEN_STEP(im, "Add", NULL, begin, aten_size(im, "length", 0));
+
+    return ATEN_LAST(im, "Slice", NULL, x, begin, end,
+                     aten_list1(im, aten_axis(im, "dim", aten_rank(im, x), 0)));
+}
+
+int aten_select(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    struct aten_attrs a = {.n = 0};
+
+    aten_set_int(&a, "axis", aten_axis(im, "dim", aten_rank(im, x), 0));
+    return ATEN_LAST(im, "Gather", &a, x, aten_tensor(im, "index"));
+}
+
+int aten_gather(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    struct aten_attrs a = {.n = 0};
+
+    aten_set_int(&a, "axis", aten_axis(im, "dim", aten_rank(im, x), 0));
+    return ATEN_LAST(im, "GatherElements", &a, x, aten_tensor(im, "index"));
+}
+
+int aten_embedding(struct onnx_import *im)
+{
+    return ATEN_LAST(im, "Gather", NULL, aten_tensor(im, "weight"),
+                     aten_tensor(im, "indices"));
+}
+
+/* The value at each index of an axis; param: how values meet. */
+int aten_scatter(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    const struct pb_span index = aten_tensor(im, "index");
+    struct pb_span value = aten_optional(im, "src");
+    struct aten_attrs a = {.n = 0};
+
+    if (value.bytes == 0)
+        value = ATEN_STEP(
+            im, "Expand", NULL,
+            aten_cast(im, aten_tensor(im, "value"), aten_type_of(im, x)),
+            ATEN_STEP(im, "Shape", NULL, index));
+    aten_set_int(&a, "axis", aten_axis(im, "dim", aten_rank(im, x), 0));
+    if (aten_row(im)->param)
+        aten_set_word(&a, "reduction", "add");
+    return ATEN_LAST(im, "ScatterElements", &a, x, index, value);
+}
+
+/* ---- indices in brackets ------------------------------------------- */
+
+/* Indices in several dimensions, as ONNX's operators of N dimensions take
+ * them: one tensor whose last dimension holds one of each. */
+static struct pb_span joined_indices(struct onnx_import *im, int n,
+                                     const struct pb_span *index)
+{
+    struct aten_attrs a = {.n = 0};
+    struct pb_span sum = index[0], shape, part[INFER_MAX_RANK];
+
+    for (int i = 1; i < n; i++)
+        sum = ATEN_STEP(im, "Add", NULL, sum, index[i]);
+    shape = ATEN_STEP(im, "Shape", NULL, sum);
+    for (int i = 0; i < n; i++) {
+        part[i] = ATEN_STEP(im, "Expand", NULL, index[i], shape);
+        part[i] = ATEN_STEP(im, "Unsqueeze", NULL, part[i], aten_list1(im, -1));
+    }
+    aten_set_int(&a, "axis", -1);
+    return n == 1 ? part[0] : aten_step(im, "Concat", &a, n, part);
+}
+
+/* The indices that are given: how many, where the first and the last stand. */
+static int list_indices(struct onnx_import *im, struct pb_span *index,
+                        int *place)
+{
+    struct pb_span all[INFER_MAX_RANK];
+    const int n = aten_tensors(im, "indices", INFER_MAX_RANK, all);
+    int given = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (all[i].bytes == 0)
+            continue;
+        if (im->rc == 0 && aten_type_of(im, all[i]) == INFER_BOOL)
+            onnx_fail(im, INFER_EUNSUPPORTED,
+                      "a mask as an index: how many it chooses depends on "
+                      "data");
+        index[given] = aten_cast(im, all[i], INFER_I64);
+        place[given++] = i;
+    }
+    if (given == 0)
+        onnx_fail(im, INFER_EFORMAT, "no index");
+    return given;
+}
+
+/* x with the indexed dimensions first, and the order that undoes that. */
+static struct pb_span indexed_first(struct onnx_import *im, struct pb_span x,
+                                    int n, const int *place, int64_t *back)
+{
+    const int rank = aten_rank(im, x);
+    int64_t order[INFER_MAX_RANK];
+    int k = 0;
+
+    for (int i = 0; i < n; i++)
+        order[k++] = place[i];
+    for (int d = 0, i = 0; d < rank; d++)
+        if (i < n && place[i] == d)
+            i++;
+        else
+            order[k++] = d;
+    for (int d = 0; d < rank; d++)
+        back[order[d]] = d;
+    return aten_permute(im, x, rank, order);
+}
+
+int aten_index(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    int64_t back[INFER_MAX_RANK];
+    struct pb_span index[INFER_MAX_RANK], y;
+    int place[INFER_MAX_RANK];
+    struct aten_attrs a = {.n = 0};
+    const int n = list_indices(im, index, place), rank = aten_rank(im, x);
+    int k = 0, wide, first;
+
+    if (im->rc < 0)
+        return im->rc;
+    if (n == 1) {
+        aten_set_int(&a, "axis", place[0]);
+        return ATEN_LAST(im, "Gather", &a, x, index[0]);
+    }
+    y = indexed_first(im, x, n, place, back);
+    index[0] = joined_indices(im, n, index);
+    wide = aten_rank(im, index[0]) - 1;
+    /* Those of the result stand where the first index stood, if all indices
+     * stand side by side. */
+    first = place[n - 1] - place[0] == n - 1 ? place[0] : 0;
+    if (first == 0)
+        return ATEN_LAST(im, "GatherND", NULL, y, index[0]);
+    y = ATEN_STEP(im, "GatherND", NULL, y, index[0]);
+    if (wide + rank - n > INFER_MAX_RANK)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "a result of rank %d",
+                         wide + rank - n);
+    k = 0;
+    for (int i = 0; i < first; i++)
+        back[k++] = wide + i;
+    for (int i = 0; i < wide; i++)
+        back[k++] = i;
+    for (int i = first; i < rank - n; i++)
+        back[k++] = wide + i;
+    aten_set_ints(&a, "perm", back, k);
+    return ATEN_LAST(im, "Transpose", &a, y);
+}
+
+/* Values at indices of the first dimensions, or of one dimension alone. */
+int aten_index_put(struct onnx_import *im)
+{
+    const struct pb_span self = aten_tensor(im, "self");
+    const int rank = aten_rank(im, self);
+    struct pb_span index[INFER_MAX_RANK], value, part[2], shape, x = self;
+    int64_t back[INFER_MAX_RANK];
+    int place[INFER_MAX_RANK];
+    struct aten_attrs first = {.n = 0}, end = {.n = 0}, start = {.n = 0};
+    struct aten_attrs how = {.n = 0};
+    const int n = list_indices(im, index, place);
+
+    if (im->rc < 0)
+        return im->rc;
+    value = aten_cast(im, aten_tensor(im, "values"), aten_type_of(im, self));
+    if (place[n - 1] != n - 1) {
+        /* Values stand in the order of the result: they must be one number. */
+        if (aten_rank(im, value) != 0)
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "a write at indices of other than the first "
+                             "dimensions");
+        x = indexed_first(im, self, n, place, back);
+    }
+    index[0] = joined_indices(im, n, index);
+    aten_set_int(&end, "end", -1);
+    part[0] = ATEN_STEP(im, "Shape", &end, index[0]);
+    shape = part[0];
+    if (n < rank) {
+        aten_set_int(&start, "start", n);
+        part[1] = ATEN_STEP(im, "Shape", &start, x);
+        aten_set_int(&first, "axis", 0);
+        shape = aten_step(im, "Concat", &first, 2, part);
+    }
+    value = ATEN_STEP(im, "Expand", NULL, value, shape);
+    if (aten_flag(im, "accumulate", false))
+        aten_set_word(&how, "reduction", "add");
+    if (place[n - 1] == n - 1)
+        return ATEN_LAST(im, "ScatterND", &how, x, index[0], value);
+    x = ATEN_STEP(im, "ScatterND", &how, x, index[0], value);
+    return aten_same(im, 0, aten_permute(im, x, rank, back));
+}
+
+/* ---- order --------------------------------------------------------- */
+
+/* k entries of each row by size, and where they stood; param 1: all of them. */
+int aten_topk(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    const int axis = aten_axis(im, "dim", aten_rank(im, x), -1);
+    const bool sort = aten_row(im)->param;
+    struct pb_span k =
+        sort ? aten_list1(im, aten_dim(im, x, axis)) : aten_size(im, "k", 1);
+    struct onnx_attr attr[2];
+    struct aten_attrs a = {.n = 0};
+
+    aten_set_int(&a, "axis", axis);
+    aten_set_int(&a, "largest",
+                 sort ? aten_flag(im, "descending", false)
+                      : aten_flag(im, "largest", true));
+    memcpy(attr, a.item, sizeof attr);
+    return onnx_steps(im, "TopK", (struct pb_span[]){x, k}, 2, im->node->out,
+                      im->node->n_out < 2 ? im->node->n_out : 2, attr, 2);
+}
+
+/* ---- masks --------------------------------------------------------- */
+
+/* The part of matrices on one side of a diagonal. param 1: the upper one. */
+int aten_triangle(struct onnx_import *im)
+{
+    struct aten_attrs a = {.n = 0};
+
+    aten_set_int(&a, "upper", aten_row(im)->param);
+    return ATEN_LAST(
+        im, "Trilu", &a, aten_tensor(im, "self"),
+        aten_scalar(im, INFER_I64, (double)aten_int(im, "diagonal", 0)));
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Normalisations and attention. */
+#include <math.h>
+
+#include "kernels/base/error.h"
+#include "weights/aten/aten.h"
+
+/* n numbers, all the same, as a tensor of a shape. */
+static struct pb_span filled(struct onnx_import *im, int rank,
+                             const int64_t *dim, double value)
+{
+    return ATEN_STEP(im, "Expand", NULL, aten_scalar(im, INFER_F32, value),
+                     aten_list(im, rank, dim));
+}
+
+/* A weight or bias, or what stands for it where there is none. */
+static struct pb_span or_filled(struct onnx_import *im, const char *name,
+                                int rank, const int64_t *dim, double value)
+{
+    return aten_has(im, name) ? aten_tensor(im, name)
+                              : filled(im, rank, dim, value);
+}
+
+int aten_batch_norm(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "input");
+    const int64_t channels = aten_dim(im, x, 1);
+    struct aten_attrs a = {.n = 0};
+
+    if (aten_flag(im, "training", false))
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "the program was exported in training mode: call "
+                         "eval() before the export");
+    if (im->rc < 0 || channels < 1)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "%lld channels",
+                         (long long)channels);
+    aten_set_float(&a, "epsilon", aten_number(im, "eps", 1e-5));
+    return ATEN_LAST(im, "BatchNormalization", &a, x,
+                     or_filled(im, "weight", 1, &channels, 1),
+                     or_filled(im, "bias", 1, &channels, 0),
+                     aten_tensor(im, "running_mean"),
+                     aten_tensor(im, "running_var"));
+}
+
+/* By the statistics of the input itself: over all dimensions but the channels.
+ * InstanceNorm comes as this, its batch and channels as channels. */
+int aten_own_norm(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "input");
+    const int rank = aten_rank(im, x);
+    int64_t axis[INFER_MAX_RANK], shape[INFER_MAX_RANK];
+    struct pb_span centred, y, list;
+    int n = 0;
+
+    for (int d = 0; d < rank; d++) {
+        shape[d] = d == 1 ? -1 : 1;
+        if (d != 1)
+            axis[n++] = d;
+    }
+    list = aten_list(im, n, axis);
+    y = ATEN_STEP(im, "ReduceMean", NULL, x, list);
+    centred = ATEN_STEP(im, "Sub", NULL, x, y);
+    y = ATEN_STEP(im, "Mul", NULL, centred, centred);
+    y = ATEN_STEP(im, "ReduceMean", NULL, y, list);
+    y = ATEN_STEP(
+        im, "Add", NULL, y,
+        aten_scalar(im, aten_type_of(im, x), aten_number(im, "eps", 1e-5)));
+    y = ATEN_STEP(im, "Div", NULL, centred, ATEN_STEP(im, "Sqrt", NULL, y));
+    list = aten_list(im, rank, shape);
+    if (aten_has(im, "weight"))
+        y = ATEN_STEP(
+            im, "Mul", NULL, y,
+            ATEN_STEP(im, "Reshape", NULL, aten_tensor(im, "weight"), list));
+    if (aten_has(im, "bias"))
+        y = ATEN_STEP(
+            im, "Add", NULL, y,
+            ATEN_STEP(im, "Reshape", NULL, aten_tensor(im, "bias"), list));
+    return aten_same(im, 0, y);
+}
+
+int aten_layer_norm(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "input");
+    int64_t shape[INFER_MAX_RANK];
+    const int n = aten_ints(im, "normalized_shape", INFER_MAX_RANK, shape);
+    struct aten_attrs a = {.n = 0};
+
+    if (n < 1)
+        return onnx_fail(im, INFER_EFORMAT, "a layer_norm of no dimension");
+    aten_set_int(&a, "axis", -n);
+    aten_set_float(&a, "epsilon", aten_number(im, "eps", 1e-5));
+    return ATEN_LAST(im, "LayerNormalization", &a, x,
+                     or_filled(im, "weight", n, shape, 1),
+                     aten_optional(im, "bias"));
+}
+
+/* x / sqrt(mean(x x) + eps), by a weight. */
+int aten_rms_norm(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "input");
+    int64_t shape[INFER_MAX_RANK], axis[INFER_MAX_RANK];
+    const int n = aten_ints(im, "normalized_shape", INFER_MAX_RANK, shape);
+    /* The default is the least step of fp32 from 1. */
+    const double eps = aten_number(im, "eps", 1.1920928955078125e-07);
+    struct pb_span y;
+
+    if (n < 1)
+        return onnx_fail(im, INFER_EFORMAT, "an rms_norm of no dimension");
+    for (int i = 0; i < n; i++)
+        axis[i] = i - n;
+    y = ATEN_STEP(im, "Mul", NULL, x, x);
+    y = ATEN_STEP(im, "ReduceMean", NULL, y, aten_list(im, n, axis));
+    y = ATEN_STEP(im, "Add", NULL, y,
+                  aten_scalar(im, aten_type_of(im, x), eps));
+    y = ATEN_STEP(im, "Sqrt", NULL, y);
+    if (!aten_has(im, "weight"))
+        return ATEN_LAST(im, "Div", NULL, x, y);
+    y = ATEN_STEP(im, "Div", NULL, x, y);
+    return ATEN_LAST(im, "Mul", NULL, y, aten_tensor(im, "weight"));
+}
+
+/* num_groups, or "group" in the lowered form. */
+int aten_group_norm(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "input");
+    const int64_t channels = aten_dim(im, x, 1);
+    struct aten_attrs a = {.n = 0};
+
+    if (im->rc < 0 || channels < 1)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "%lld channels",
+                         (long long)channels);
+    aten_set_int(&a, "num_groups", aten_int(im, aten_row(im)->onnx, 1));
+    aten_set_float(&a, "epsilon", aten_number(im, "eps", 1e-5));
+    return ATEN_LAST(im, "GroupNormalization", &a, x,
+                     or_filled(im, "weight", 1, &channels, 1),
+                     or_filled(im, "bias", 1, &channels, 0));
+}
+
+int aten_instance_norm(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "input");
+    const int64_t channels = aten_dim(im, x, 1);
+    struct aten_attrs a = {.n = 0};
+
+    if (!aten_flag(im, "use_input_stats", true))
+        return aten_batch_norm(im);
+    if (im->rc < 0 || channels < 1)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "%lld channels",
+                         (long long)channels);
+    aten_set_float(&a, "epsilon", aten_number(im, "eps", 1e-5));
+    return ATEN_LAST(im, "InstanceNormalization", &a, x,
+                     or_filled(im, "weight", 1, &channels, 1),
+                     or_filled(im, "bias", 1, &channels, 0));
+}
+
+/* ---- attention ----------------------------------------------------- */
+
+/* softmax(q k' scale + mask) v, on the last two dimensions. */
+int aten_attention(struct onnx_import *im)
+{
+    struct pb_span q = aten_tensor(im, "query"), k = aten_tensor(im, "key");
+    const struct pb_span v = aten_tensor(im, "value");
+    struct pb_span mask = aten_optional(im, "attn_mask"), y;
+    const enum infer_dtype dtype = aten_type_of(im, q);
+    const int rank = aten_rank(im, k);
+    const int64_t width = aten_dim(im, q, -1);
+    int64_t order[INFER_MAX_RANK];
+    struct aten_attrs last = {.n = 0};
+    double scale;
+
+    if (im->rc < 0 || rank < 2 || width < 1 ||
+        aten_flag(im, "is_causal", false) || aten_flag(im, "enable_gqa", false))
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "attention that is causal, grouped, or of free width");
+    scale = aten_number(im, "scale", 1 / sqrt((double)width));
+    for (int i = 0; i < rank; i++)
+        order[i] = i;
+    order[rank - 1] = rank - 2;
+    order[rank - 2] = rank - 1;
+    k = aten_permute(im, k, rank, order);
+    y = ATEN_STEP(im, "MatMul", NULL, aten_mul(im, q, scale), k);
+    if (mask.bytes && aten_type_of(im, mask) == INFER_BOOL)
+        y = ATEN_STEP(im, "Where", NULL, mask, y,
+                      aten_scalar(im, dtype, -INFINITY));
+    else if (mask.bytes)
+        y = ATEN_STEP(im, "Add", NULL, y, mask);
+    aten_set_int(&last, "axis", -1);
+    y = ATEN_STEP(im, "Softmax", &last, y);
+    return ATEN_LAST(im, "MatMul", NULL, y, v);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pads, other sizes of pictures, and samples of them. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "weights/aten/aten.h"
+
+/* ---- pads ---------------------------------------------------------- */
+
+/* PyTorch lists the last dimension first, with both ends side by side. */
+static int pad(struct onnx_import *im, const char *mode, double value)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    const int rank = aten_rank(im, x);
+    int64_t given[2 * INFER_MAX_RANK], both[2 * INFER_MAX_RANK];
+    const int n = aten_ints(im, aten_row(im)->onnx, 2 * INFER_MAX_RANK, given);
+    struct aten_attrs a = {.n = 0};
+
+    if (im->rc < 0 || n < 0 || n % 2 || n / 2 > rank)
+        return onnx_fail(im, INFER_EFORMAT, "%d paddings of rank %d", n, rank);
+    memset(both, 0, sizeof both);
+    for (int i = 0; i < n / 2; i++) {
+        both[rank - 1 - i] = given[2 * i];
+        both[2 * rank - 1 - i] = given[2 * i + 1];
+    }
+    aten_set_word(&a, "mode", mode);
+    return ATEN_LAST(im, "Pad", &a, x, aten_list(im, 2 * rank, both),
+                     aten_scalar(im, aten_type_of(im, x), value));
+}
+
+int aten_pad(struct onnx_import *im)
+{
+    const struct pb_span mode = aten_text(im, "mode");
+    static const char *const words[][2] = {{"constant", "constant"},
+                                           {"reflect", "reflect"},
+                                           {"replicate", "edge"},
+                                           {"circular", "wrap"}};
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (mode.bytes == 0 || pb_span_is(mode, words[i][0]))
+            return pad(im, words[i][1], aten_number(im, "value", 0));
+    return onnx_fail(im, INFER_EUNSUPPORTED, "padding '%.*s'",
+                     PB_TEXT(mode, 64));
+}
+
+/* param: constant, reflect, edge. */
+int aten_pad_mode(struct onnx_import *im)
+{
+    static const char *const modes[] = {"constant", "reflect", "edge"};
+
+    return pad(im, modes[aten_row(im)->param], aten_number(im, "value", 0));
+}
+
+/* ---- sizes of pictures --------------------------------------------- */
+
+/* Bits of param. */
+enum {
+    LINEAR = 1,
+    CUBIC = 2,
+    EXACT = 4, /* nearest, of the pixels' middles */
+    ANTIALIAS = 8,
+    SPACE = 16 /* times the axes of space */
+};
+
+static void set_mode(struct onnx_import *im, struct aten_attrs *a, int param)
+{
+    const bool corners = aten_flag(im, "align_corners", false);
+
+    if (param & CUBIC)
+        aten_set_float(a, "cubic_coeff_a", param & ANTIALIAS ? -0.5 : -0.75);
+    if (param & ANTIALIAS)
+        aten_set_int(a, "antialias", 1);
+    if (param & ANTIALIAS)
+        aten_set_int(a, "exclude_outside", 1);
+    aten_set_word(a, "mode",
+                  param & LINEAR  ? "linear"
+                  : param & CUBIC ? "cubic"
+                                  : "nearest");
+    if (!(param & (LINEAR | CUBIC)))
+        aten_set_word(a, "nearest_mode",
+                      param & EXACT ? "round_prefer_ceil" : "floor");
+    aten_set_word(a, "coordinate_transformation_mode",
+                  corners                            ? "align_corners"
+                  : param & (LINEAR | CUBIC | EXACT) ? "half_pixel"
+                                                     : "asymmetric");
+}
+
+/* Factors of the axes of space, if all are given: how many. */
+static int factors(struct onnx_import *im, int space, double *out)
+{
+    static const char *const names[3][3] = {
+        {"scales"},
+        {"scales_h", "scales_w"},
+        {"scales_d", "scales_h", "scales_w"}};
+    int n = 0;
+
+    if (aten_has(im, "scale_factors"))
+        return aten_floats(im, "scale_factors", space, out);
+    for (int i = 0; i < space; i++)
+        if (aten_has(im, names[space - 1][i]))
+            out[n++] = aten_number(im, names[space - 1][i], 1);
+    return n;
+}
+
+int aten_upsample(struct onnx_import *im)
+{
+    const int param = aten_row(im)->param, space = param / SPACE;
+    const struct pb_span x =
+        aten_tensor(im, aten_has(im, "input") ? "input" : "self");
+    const struct pb_span none = aten_no_input();
+    struct aten_attrs a = {.n = 0}, first = {.n = 0};
+    double factor[3];
+    int64_t dim = space + 2;
+    struct constant *c;
+    struct pb_span part[2];
+
+    set_mode(im, &a, param);
+    if (im->rc == 0 && aten_rank(im, x) != space + 2)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "an input of rank %d",
+                         aten_rank(im, x));
+    if (factors(im, space, factor) == space &&
+        (!aten_has(im, "output_size") ||
+         !aten_flag(im, "align_corners", false))) {
+        if (onnx_new_constant(im, INFER_F32, 1, &dim, &c) < 0)
+            return im->rc;
+        for (int i = 0; i < space + 2; i++)
+            ((float *)c->data)[i] = i < 2 ? 1 : (float)factor[i - 2];
+        return ATEN_LAST(im, "Resize", &a, x, none, onnx_step_constant(im, c));
+    }
+    part[0] = aten_cut(im, ATEN_STEP(im, "Shape", NULL, x), 0, 0, 2);
+    part[1] = aten_sizes(im, "output_size", 0, 0);
+    aten_set_int(&first, "axis", 0);
+    return ATEN_LAST(im, "Resize", &a, x, none, none,
+                     aten_step(im, "Concat", &first, 2, part));
+}
+
+/* ---- samples ------------------------------------------------------- */
+
+int aten_grid_sample(struct onnx_import *im)
+{
+    static const char *const modes[] = {"linear", "nearest", "cubic"};
+    static const char *const pads[] = {"zeros", "border", "reflection"};
+    const int64_t mode = aten_int(im, "interpolation_mode", 0);
+    const int64_t outside = aten_int(im, "padding_mode", 0);
+    struct aten_attrs a = {.n = 0};
+
+    if (mode < 0 || mode > 2 || outside < 0 || outside > 2)
+        return onnx_fail(im, INFER_EFORMAT, "modes %lld and %lld",
+                         (long long)mode, (long long)outside);
+    aten_set_word(&a, "mode", modes[mode]);
+    aten_set_word(&a, "padding_mode", pads[outside]);
+    aten_set_int(&a, "align_corners", aten_flag(im, "align_corners", false));
+    return ATEN_LAST(im, "GridSample", &a, aten_tensor(im, "input"),
+                     aten_tensor(im, "grid"));
+}
