@@ -57,7 +57,9 @@ TARGET void dot_amx_begin(int64_t rows)
 
     for (int i = 0; i < 8; i++)
         t.bytes[i] = TILE_ROW;
-    _tile_loadconfig(&t);
+    /* The intrinsic function of some compilers reads 8 bytes of it, as far as
+     * they can see, and leaves the others unset. */
+    __asm__ volatile("ldtilecfg %0" : : "m"(t));
 }
 
 TARGET void dot_amx_end(void)
@@ -67,12 +69,12 @@ TARGET void dot_amx_end(void)
 
 /* Weights come from afar, in an order that the processor's own prefetching
  * follows too late: those of AHEAD steps later are asked for. */
-#define AHEAD 4
+#define AHEAD 1
 
 TARGET static inline void fetch(const int8_t *w)
 {
     for (int i = 0; i < DOT_SUM_QUADS * PANEL_ROW; i += 64)
-        __builtin_prefetch(w + AHEAD * DOT_SUM_QUADS * PANEL_ROW + i, 0, 2);
+        __builtin_prefetch(w + AHEAD * DOT_SUM_QUADS * PANEL_ROW + i, 0, 3);
 }
 
 /* One tile of rows. */
@@ -104,6 +106,9 @@ TARGET void dot_amx_sums(const struct dot_rows *r, int64_t rows, int64_t steps,
     const int8_t *w = r->w;
     int32_t *low = to + TILE_ROWS * DOT_SUM_PANEL;
 
+    /* To the compiler loads of tiles do not read memory: nothing written before
+     * may be left for later. */
+    __asm__ volatile("" : : : "memory");
     if (rows <= TILE_ROWS) {
         sums_low(r, x, steps, to);
         return;
