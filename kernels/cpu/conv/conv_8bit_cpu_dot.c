@@ -218,6 +218,34 @@ static void gather_taps(const struct dot_layer *g, const uint8_t *x, int64_t lo,
         memset(to + hi * c, zero, (size_t)((g->window[2] - hi) * c));
 }
 
+/* The same where all taps of the window lie inside the input, and those along
+ * the width side by side; x is at tap 0. */
+static void gather_inside(const struct dot_layer *g, const uint8_t *x,
+                          uint8_t *to)
+{
+    const int64_t row = g->window[2] * g->channels;
+    const int64_t down = g->dilation[1] * g->x[1];
+
+    for (int64_t i = 0; i < g->window[0]; i++, x += g->dilation[0] * g->x[0]) {
+        const uint8_t *from = x;
+
+        for (int64_t j = 0; j < g->window[1]; j++, to += row, from += down)
+            copy_few(to, from, row);
+    }
+    for (int64_t i = g->terms; i < g->quads * 4; i++)
+        *to++ = 0;
+}
+
+/* True if all taps lie inside. */
+static bool is_inside(const struct dot_layer *g, const int64_t at[3])
+{
+    for (int d = 0; d < 3; d++)
+        if (at[d] < 0 ||
+            at[d] + (g->window[d] - 1) * g->dilation[d] >= g->in[d])
+            return false;
+    return true;
+}
+
 /* All terms of a pixel; x is that of its image and group.  Bytes behind the
  * last term meet weights of 0. */
 static void gather(const struct dot_layer *g, const uint8_t *x,
@@ -226,8 +254,14 @@ static void gather(const struct dot_layer *g, const uint8_t *x,
     const int64_t row = g->window[2] * g->channels;
     int64_t lo[3], hi[3], at[3];
 
-    for (int d = 0; d < 3; d++) {
+    for (int d = 0; d < 3; d++)
         at[d] = a->d[d] * g->step[d] - g->pad[d];
+    if (g->dilation[2] * g->x[2] == g->channels && is_inside(g, at)) {
+        gather_inside(
+            g, x + at[0] * g->x[0] + at[1] * g->x[1] + at[2] * g->x[2], to);
+        return;
+    }
+    for (int d = 0; d < 3; d++) {
         dot_inside(at[d], g->dilation[d], g->in[d], g->window[d], &lo[d],
                    &hi[d]);
     }

@@ -3,8 +3,8 @@
  * Copies between F32 and integers of 8 bits, and of such integers, between any
  * strides.  Values become integers by truncation, within the type's limits.
  *
- * The longest dimension is the inner loop; threads divide the others, and
- * pieces of the inner one.
+ * The inner loop is the longest dimension along which both tensors are dense,
+ * else the longest; threads divide the others, and pieces of the inner one.
  */
 #include "config.h"
 
@@ -29,7 +29,8 @@ typedef void convert_fn(const void *x, int64_t x_step, void *y, int64_t y_step,
         to *b = y;                                                             \
                                                                                \
         if (x_step == 1 && y_step == 1) {                                      \
-            for (int64_t i = 0; i < n; i++) {                                  \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                \
+            {                                                                  \
                 const from v = a[i];                                           \
                 b[i] = (to)(expression);                                       \
             }                                                                  \
@@ -76,12 +77,18 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return 0;
 }
 
-static int longest(const struct kern_tensor *t)
+/* Fewest elements of a dense line that are worth more than long lines. */
+#define DENSE 8
+
+static int inner_of(const struct kern_tensor *x, const struct kern_tensor *y)
 {
     int inner = 0;
 
-    for (int d = 1; d < t->rank; d++)
-        if (t->dim[d] >= t->dim[inner])
+    for (int d = 0; d < y->rank; d++)
+        if (x->stride[d] == 1 && y->stride[d] == 1 && y->dim[d] >= DENSE)
+            return d;
+    for (int d = 1; d < y->rank; d++)
+        if (y->dim[d] >= y->dim[inner])
             inner = d;
     return inner;
 }
@@ -109,7 +116,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct kern_tensor *from = &p->in[0], *to = &p->out[0];
     convert_fn *convert = conversion(from->dtype, to->dtype);
     const int64_t count = kern_tensor_count(to);
-    const int inner = longest(to);
+    const int inner = inner_of(from, to);
     const int64_t n = to->rank ? to->dim[inner] : 1;
     const int64_t sx = to->rank ? from->stride[inner] : 1;
     const int64_t sy = to->rank ? to->stride[inner] : 1;

@@ -61,23 +61,69 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
 /* ---- channels ------------------------------------------------------ */
 
-CPU_CLONES static void fold_max(const uint8_t *restrict x, uint8_t flip,
-                                uint8_t *restrict top, int64_t n)
-{
-#pragma omp simd
-    for (int64_t c = 0; c < n; c++) {
-        const uint8_t v = x[c] ^ flip;
+/* Pixels of a window: three axes of `taps`, `step` bytes apart. */
+struct run {
+    const uint8_t *x;
+    int64_t taps[3], step[3];
+    uint8_t flip;
+};
 
-        top[c] = v > top[c] ? v : top[c];
+/* Channels of one at a time: they stay in registers. */
+#define VECTOR 64
+
+CPU_CLONES static void fold_max(const struct run *r, uint8_t *top, int64_t n)
+{
+    for (int64_t c = 0; c < n; c += VECTOR) {
+        const int64_t m = n - c < VECTOR ? n - c : VECTOR;
+        uint8_t t[VECTOR] = {0};
+
+        for (int64_t d = 0; d < r->taps[0]; d++)
+            for (int64_t h = 0; h < r->taps[1]; h++)
+                for (int64_t w = 0; w < r->taps[2]; w++) {
+                    const uint8_t *x = r->x + d * r->step[0] + h * r->step[1] +
+                                       w * r->step[2] + c;
+
+                    if (m == VECTOR) {
+#pragma omp simd
+                        for (int i = 0; i < VECTOR; i++) {
+                            const uint8_t v = x[i] ^ r->flip;
+
+                            t[i] = v > t[i] ? v : t[i];
+                        }
+                        continue;
+                    }
+#pragma omp simd
+                    for (int64_t i = 0; i < m; i++) {
+                        const uint8_t v = x[i] ^ r->flip;
+
+                        t[i] = v > t[i] ? v : t[i];
+                    }
+                }
+        memcpy(top + c, t, (size_t)m);
     }
 }
 
-CPU_CLONES static void fold_sum(const uint8_t *restrict x, uint8_t flip,
-                                int32_t *restrict sum, int64_t n)
+CPU_CLONES static void fold_sum(const struct run *r, int32_t *restrict sum,
+                                int64_t n)
+{
+    memset(sum, 0, (size_t)n * sizeof *sum);
+    for (int64_t d = 0; d < r->taps[0]; d++)
+        for (int64_t h = 0; h < r->taps[1]; h++)
+            for (int64_t w = 0; w < r->taps[2]; w++) {
+                const uint8_t *x =
+                    r->x + d * r->step[0] + h * r->step[1] + w * r->step[2];
+#pragma omp simd
+                for (int64_t c = 0; c < n; c++)
+                    sum[c] += x[c] ^ r->flip;
+            }
+}
+
+CPU_CLONES static void flip_bytes(const uint8_t *restrict x, uint8_t flip,
+                                  uint8_t *restrict y, int64_t n)
 {
 #pragma omp simd
     for (int64_t c = 0; c < n; c++)
-        sum[c] += x[c] ^ flip;
+        y[c] = x[c] ^ flip;
 }
 
 /* Values of sums from which `zero` is taken first. */
@@ -110,29 +156,20 @@ static struct window window_of(const struct pool *p, const int64_t o[3])
     return w;
 }
 
-/* Folds n channels of all pixels of the window into top or sum. */
-static void fold(const struct pool *p, const struct window *w,
-                 const int64_t o[3], const uint8_t *x, int64_t n, uint8_t *top,
-                 int32_t *sum)
+/* The window's pixels inside the input, whose image and channels are x. */
+static struct run run_of(const struct pool *p, const struct window *w,
+                         const int64_t o[3], const uint8_t *x)
 {
     const struct pool_axis *a = p->axis;
-    int64_t at[3];
+    struct run r = {.x = x, .flip = p->flip};
 
-    for (int i = 0; i < 3; i++)
-        at[i] = o[i] * a[i].stride - a[i].begin;
-    for (int64_t d = w->from[0]; d < w->to[0]; d++)
-        for (int64_t h = w->from[1]; h < w->to[1]; h++)
-            for (int64_t i = w->from[2]; i < w->to[2]; i++) {
-                const uint8_t *pixel =
-                    x + (at[0] + d * a[0].dilation) * a[0].x_stride +
-                    (at[1] + h * a[1].dilation) * a[1].x_stride +
-                    (at[2] + i * a[2].dilation) * a[2].x_stride;
-
-                if (sum)
-                    fold_sum(pixel, p->flip, sum, n);
-                else
-                    fold_max(pixel, p->flip, top, n);
-            }
+    for (int i = 0; i < 3; i++) {
+        r.x += (o[i] * a[i].stride - a[i].begin + w->from[i] * a[i].dilation) *
+               a[i].x_stride;
+        r.taps[i] = w->to[i] - w->from[i];
+        r.step[i] = a[i].dilation * a[i].x_stride;
+    }
+    return r;
 }
 
 /* At most PART channels of one output pixel. */
@@ -142,6 +179,7 @@ static void pool_part(const struct pool *p, const int64_t o[3],
     const struct kern_quant *q = &p->p->quant;
     const struct kern_pool *attr = &p->p->attr.pool;
     const struct window w = window_of(p, o);
+    const struct run r = run_of(p, &w, o, x);
     const int64_t counted = attr->count_include_pad
                                 ? w.counted[0] * w.counted[1] * w.counted[2]
                                 : w.inside;
@@ -153,18 +191,18 @@ static void pool_part(const struct pool *p, const int64_t o[3],
     int32_t sum[PART];
     float v[PART];
 
-    memset(top, 0, sizeof top);
-    memset(sum, 0, sizeof sum);
-    fold(p, &w, o, x, n, top, max ? NULL : sum);
+    if (max)
+        fold_max(&r, top, n);
+    else
+        fold_sum(&r, sum, n);
+    if (max && w.inside == 0) /* the value 0 */
+        memset(top, (int)zero, (size_t)n);
     if (p->plain) {
-        for (int64_t c = 0; c < n; c++)
-            ((uint8_t *)y)[c] =
-                w.inside > 0 ? top[c] ^ p->flip : (uint8_t)q->y_zero;
+        flip_bytes(top, p->flip, y, n);
         return;
     }
-    if (max)
-        for (int64_t c = 0; c < n; c++)
-            sum[c] = w.inside > 0 ? top[c] : zero;
+    for (int64_t c = 0; max && c < n; c++)
+        sum[c] = top[c];
     scale_sums(sum, max ? zero : (int32_t)(zero * w.inside), scale, p->low,
                p->high, v, n);
     bytes_store(&p->y, v, y, 1, n);
