@@ -8,7 +8,8 @@
  * stream that holds another name, before it builds anything.  What it builds
  * are nodes: plain values, containers, tensors that refer to storages by key.
  *
- * A stream that holds a class of torch.nn is a whole network.  In it names that
+ * A stream that holds a class of torch.nn, or of TorchScript, is a whole
+ * network.  In it names that
  * are not on the list are classes: one that is made without arguments and
  * filled from a dictionary is an object with these attributes.  One that would
  * be called is refused as before.
@@ -95,6 +96,9 @@ enum {
     PICKLE_ARRAY_ITEMS      /* an array without items has no usable content */
 };
 
+/* Begins the name of a class of TorchScript, whose attributes are its tensors
+ * and its modules. */
+#define PICKLE_SCRIPT "__torch__."
 enum {
     PICKLE_OBJECT_CLASS = 0, /* CLASS */
     PICKLE_OBJECT_STATE,     /* DICT of attributes by name; may be missing */
@@ -109,7 +113,7 @@ struct pickle {
     uint32_t root;
     size_t used; /* bytes up to and with STOP */
     int protocol;
-    bool network; /* it holds classes of torch.nn: names may be classes */
+    bool network; /* it holds classes of networks: names may be classes */
     struct pickle_block *block; /* memory of tuples and decoded strings */
     size_t charged, budget;
 };

@@ -113,6 +113,10 @@ static const struct pickle_row rows[] = {
     {"argparse", "Namespace", CALL_OPAQUE, INFER_NONE},
     {"types", "SimpleNamespace", CALL_OPAQUE, INFER_NONE},
     {"functools", "partial", CALL_OPAQUE, INFER_NONE},
+    {"torch.jit._pickle", "build_intlist", CALL_OPAQUE, INFER_NONE},
+    {"torch.jit._pickle", "build_doublelist", CALL_OPAQUE, INFER_NONE},
+    {"torch.jit._pickle", "build_boollist", CALL_OPAQUE, INFER_NONE},
+    {"torch.jit._pickle", "build_tensorlist", CALL_LIST, INFER_NONE},
     {"pathlib", "PosixPath", CALL_OPAQUE, INFER_NONE},
     {"pathlib", "WindowsPath", CALL_OPAQUE, INFER_NONE},
     {"pathlib", "PurePosixPath", CALL_OPAQUE, INFER_NONE},
@@ -143,10 +147,15 @@ int64_t pickle_row_find(const unsigned char *module, size_t module_bytes,
 
 bool pickle_is_layer(const unsigned char *module, size_t bytes)
 {
-    static const char prefix[] = "torch.nn.modules.";
+    static const char *const prefixes[] = {"torch.nn.modules.", PICKLE_SCRIPT};
+    size_t i, n;
 
-    return bytes > sizeof prefix - 1 &&
-           memcmp(module, prefix, sizeof prefix - 1) == 0;
+    for (i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        n = strlen(prefixes[i]);
+        if (bytes > n && memcmp(module, prefixes[i], n) == 0)
+            return true;
+    }
+    return false;
 }
 
 const struct pickle_row *pickle_row_at(uint32_t row)

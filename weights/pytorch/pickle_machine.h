@@ -148,7 +148,7 @@ struct pickle_row {
 int64_t pickle_row_find(const unsigned char *module, size_t module_bytes,
                         const unsigned char *name, size_t name_bytes);
 const struct pickle_row *pickle_row_at(uint32_t row);
-/* True for the modules that define torch.nn's layers. */
+/* True for the modules that define torch.nn's layers, and TorchScript's. */
 bool pickle_is_layer(const unsigned char *module, size_t bytes);
 
 /* ---- nodes --------------------------------------------------------- */

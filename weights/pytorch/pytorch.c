@@ -7,6 +7,10 @@
  *     NAME/version         "3\n"
  *     NAME/byteorder       "little", where there is one
  *
+ * TorchScript's archives are the same and hold NAME/constants.pkl and
+ * NAME/code/ as well: the program is not read, its weights are those of
+ * data.pkl.
+ *
  * Files from before are in legacy.c.  A bare pickle of numpy arrays is
  * read too.
  *
@@ -48,8 +52,7 @@ static int probe_zip(const struct blob *blob)
     if (zipfile_open((struct blob *)(uintptr_t)blob, NULL, &zip) == 0) {
         for (i = 0; i < zip.count; i++)
             if (text_ends(zip.entry[i].name, "/data.pkl") ||
-                strcmp(zip.entry[i].name, "data.pkl") == 0 ||
-                text_ends(zip.entry[i].name, EXPORTED))
+                strcmp(zip.entry[i].name, "data.pkl") == 0)
                 score = 95;
         zipfile_close(&zip);
         return score;
@@ -98,9 +101,8 @@ static int find_folder(struct archive *a, struct infer_error *err)
 
         if (slash && strcmp(slash, EXPORTED) == 0)
             return error_set(err, INFER_EUNSUPPORTED,
-                             "the file is a program of torch.export; save the "
-                             "network's state_dict() instead, or export it to "
-                             "ONNX");
+                             "the file is a program of torch.export, which the "
+                             "format pt2 reads");
         if (!slash || strcmp(slash, "/data.pkl") != 0)
             continue;
         if (folder)
@@ -170,18 +172,8 @@ static int read_text(struct archive *a, const char *name,
 static int check_records(struct archive *a, struct infer_error *err)
 {
     char text[32];
-    size_t i;
     int rc;
 
-    for (i = 0; i < a->zip.count; i++) {
-        const char *name = a->zip.entry[i].name + strlen(a->folder);
-
-        if (strcmp(name, "constants.pkl") == 0 || text_begins(name, "code/"))
-            return error_set(err, INFER_EUNSUPPORTED,
-                             "the file is a TorchScript program; save the "
-                             "network's state_dict() instead, or export it to "
-                             "ONNX");
-    }
     rc = read_text(a, "byteorder", err, text, sizeof text);
     if (rc < 0)
         return rc;
@@ -287,6 +279,13 @@ static int read_archive(struct archive *a, uint64_t file_bytes,
         return rc;
     rc = import_pickle(a, data.data, data.bytes, file_bytes, err, out);
     zipfile_data_clear(&data);
+    if (rc == INFER_EFORMAT && out->dict.count == 0 &&
+        member(a, "constants.pkl") >= 0)
+        error_add(
+            err, rc,
+            "the file is a TorchScript program: one that was frozen keeps "
+            "its weights without names; save the network's state_dict() "
+            "instead, or export it to ONNX");
     return rc;
 }
 
@@ -299,7 +298,10 @@ static int read_zip(struct weights_file *file, struct infer_error *err,
     if (rc < 0)
         return rc;
     rc = read_archive(&a, file->blob->bytes, err, out);
-    snprintf(out->detail, sizeof out->detail, "zip archive, %zu tensors",
+    snprintf(out->detail, sizeof out->detail, "%s, %zu tensors",
+             rc == 0 && member(&a, "constants.pkl") >= 0
+                 ? "weights of a TorchScript program"
+                 : "zip archive",
              out->dict.count);
     free(a.folder);
     zipfile_close(&a.zip);
@@ -330,5 +332,6 @@ static int read(struct weights_file *file,
 }
 
 const struct weights_format weights_format_pytorch = {
-    "pytorch", "PyTorch state_dict or checkpoint (.pth, .pt), zip or legacy",
+    "pytorch",
+    "PyTorch state_dict, checkpoint or network (.pth, .pt), zip or legacy",
     probe, read};

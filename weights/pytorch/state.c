@@ -6,7 +6,7 @@
  * optimiser, epoch and settings, or nested dictionaries of tensors.  The known
  * names of the first two are looked for; whatever is left is flattened, its
  * keys joined by dots.  Of a whole network the attributes _parameters, _buffers
- * and _modules are walked, as its state_dict() would.
+ * and _modules are walked, as its state_dict() would; of TorchScript's, all.
  */
 #include "weights/pytorch/torch.h"
 
@@ -107,6 +107,21 @@ static bool is_tensor(const struct pickle_node *n)
 {
     return n->kind == PICKLE_TENSOR ||
            (n->kind == PICKLE_ARRAY && n->count > 0);
+}
+
+/* The attributes of an object of TorchScript, or -1. */
+static int64_t script_state(const struct pickle *p, const struct pickle_node *n)
+{
+    const size_t prefix = strlen(PICKLE_SCRIPT);
+    const struct pickle_node *class;
+
+    if (n->kind != PICKLE_OBJECT || n->count < PICKLE_OBJECT_ITEMS)
+        return -1;
+    class = pickle_at(p, n->u.item[PICKLE_OBJECT_CLASS]);
+    return class->count > prefix &&
+                   memcmp(class->u.bytes, PICKLE_SCRIPT, prefix) == 0
+               ? (int64_t)n->u.item[PICKLE_OBJECT_STATE]
+               : -1;
 }
 
 /* ---- sizes of subtrees --------------------------------------------- */
@@ -466,6 +481,8 @@ static int visit(struct flat *f, uint32_t node, const struct pickle_node *key,
 
     if (is_tensor(n))
         return add_leaf(f, node);
+    if (script_state(f->p, n) >= 0)
+        return enter(f, (uint32_t)script_state(f->p, n), path_bytes);
     if (n->kind == PICKLE_OBJECT ? is_module(f->p, n)
                                  : is_container(n) && n->count > 0)
         return enter(f, node, path_bytes);
@@ -536,6 +553,8 @@ static int flatten(struct flat *f, uint32_t root)
         strcpy(f->path, "tensor");
         return add_leaf(f, root);
     }
+    if (script_state(f->p, pickle_at(f->p, root)) >= 0)
+        root = (uint32_t)script_state(f->p, pickle_at(f->p, root));
     if (!is_container(pickle_at(f->p, root)) ||
         (pickle_at(f->p, root)->kind == PICKLE_OBJECT &&
          !is_module(f->p, pickle_at(f->p, root))))

@@ -167,6 +167,57 @@ TEST(test_nothing_is_called)
     refused("", "(ios\nsystem\n", "opcode 0x69");
 }
 
+/* TorchScript keeps tensors and modules as attributes of one kind. */
+static int read_script(bool tensors, struct infer_error *err,
+                       struct weights_import *import)
+{
+    struct zipmaker z = {0};
+    struct maker m = {0};
+    int rc;
+
+    maker_text(&m, "\x80\2");
+    put_object(&m, "c__torch__.net\nNet\n");
+    put_text(&m, "training");
+    maker_text(&m, "\x89");
+    put_text(&m, "sizes");
+    maker_text(&m, "ctorch.jit._pickle\nbuild_intlist\n]K\1a\x85R");
+    put_text(&m, "conv");
+    put_object(&m, "c__torch__.torch.nn.modules.conv.___torch_mangle_0\n"
+                   "Conv2d\n");
+    if (tensors) {
+        put_text(&m, "weight");
+        put_tensor(&m, &honest);
+    }
+    put_built(&m);
+    put_built(&m);
+    maker_text(&m, ".");
+    zipmaker_add(&z, "net/data.pkl", m.data, m.bytes);
+    zipmaker_add(&z, "net/data/0", values, sizeof values);
+    zipmaker_add(&z, "net/code/__torch__/net.py", "op_version_set = 1\n", 19);
+    zipmaker_add(&z, "net/constants.pkl", "\x80\2).", 4);
+    zipmaker_end(&z);
+    rc = help_read(PT, z.file.data, z.file.bytes, err, import);
+    zipmaker_clear(&z);
+    maker_clear(&m);
+    return rc;
+}
+
+TEST(test_script)
+{
+    static const char *const names[] = {"conv.weight"};
+    struct weights_import import;
+    struct infer_error err;
+
+    assert_int_equal(read_script(true, &err, &import), 0);
+    names_are(&import, 1, names);
+    assert_non_null(strstr(import.detail, "TorchScript"));
+    weights_import_clear(&import);
+    /* One whose weights are in constants.pkl. */
+    assert_int_equal(read_script(false, &err, &import), INFER_EFORMAT);
+    assert_non_null(strstr(err.text, "TorchScript program"));
+    weights_import_clear(&import);
+}
+
 /* A module that holds itself, and parts that are no dictionaries. */
 TEST(test_odd_modules)
 {
@@ -202,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_names_of_state_dict),
         cmocka_unit_test(test_nothing_is_called),
         cmocka_unit_test(test_odd_modules),
+        cmocka_unit_test(test_script),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
