@@ -31,6 +31,7 @@ struct state {
     struct dot_layer g;
     const struct dot_steps *steps;
     int threads;
+    int64_t merged; /* groups that are one, weights between them being 0 */
     int64_t even;   /* of even_step() */
     bool direct;    /* such pixels are U8: they are multiplied where they lie */
     int64_t block;  /* pixels of a block */
@@ -73,6 +74,29 @@ static int64_t even_step(const struct dot_layer *g)
         g->x_image != step * g->out[2] * g->out[1] * g->out[0])
         return 0;
     return step;
+}
+
+/* Groups of few outputs become one that fills a panel: it is multiplied as a
+ * whole anyway, and their pixels are gathered at once. */
+static void merge_groups(struct state *s)
+{
+    struct dot_layer *g = &s->g;
+
+    s->merged = g->outputs > 0 ? s->steps->panel / g->outputs : 1;
+    if (s->merged > g->groups)
+        s->merged = g->groups;
+    while (s->merged > 1 && (g->groups % s->merged != 0 ||
+                             g->terms * s->merged > QUANT_MAX_TERMS))
+        s->merged--;
+    if (s->merged <= 1) {
+        s->merged = 1;
+        return;
+    }
+    g->groups /= s->merged;
+    g->channels *= s->merged;
+    g->outputs *= s->merged;
+    g->terms *= s->merged;
+    g->quads = (g->terms + 3) / 4;
 }
 
 /* Sets what depends on sizes that may be too large; false: they are. */
@@ -128,6 +152,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     dot_layer_read(&e->problem, &s->g);
     s->steps = dot_steps();
     s->threads = d->threads;
+    merge_groups(s);
     s->even = even_step(&s->g);
     s->direct = e->problem.in[X].dtype == INFER_U8 && s->even > 0;
     set_blocks(s);
@@ -147,12 +172,14 @@ static void pack_panel(const struct state *s, const int8_t *w, int zero,
     const int64_t nb = s->steps->panel;
 
     for (int64_t j = 0; j < nb && p * nb + j < g->outputs; j++) {
-        const int8_t *from = w + (i * g->outputs + p * nb + j) * g->terms;
+        const int64_t k = p * nb + j, channels = g->channels / s->merged;
+        const int64_t first = k / (g->outputs / s->merged) * channels;
+        const int8_t *from = w + (i * g->outputs + k) * channels * g->taps;
         int32_t sum = 0;
 
-        for (int64_t c = 0; c < g->channels; c++)
+        for (int64_t c = 0; c < channels; c++)
             for (int64_t t = 0; t < g->taps; t++) {
-                const int64_t term = t * g->channels + c;
+                const int64_t term = t * g->channels + first + c;
 
                 to[(term / 4 * nb + j) * 4 + term % 4] = from[c * g->taps + t];
                 sum += from[c * g->taps + t];
@@ -200,6 +227,23 @@ CPU_INLINE void copy_few(uint8_t *to, const uint8_t *from, int64_t n)
     }
 }
 
+/* Pieces of n bytes, `step` apart; sizes that are common are known to the
+ * compiler. */
+CPU_INLINE void copy_taps(uint8_t *to, const uint8_t *from, int64_t step,
+                          int64_t n, int64_t taps)
+{
+    if (n == 16) {
+        for (int64_t t = 0; t < taps; t++)
+            memcpy(to + t * 16, from + t * step, 16);
+    } else if (n == 32) {
+        for (int64_t t = 0; t < taps; t++)
+            memcpy(to + t * 32, from + t * step, 32);
+    } else {
+        for (int64_t t = 0; t < taps; t++)
+            copy_few(to + t * n, from + t * step, n);
+    }
+}
+
 /* One row of the window: x is at tap 0 along the width. */
 static void gather_taps(const struct dot_layer *g, const uint8_t *x, int64_t lo,
                         int64_t hi, int zero, uint8_t *to)
@@ -211,26 +255,28 @@ static void gather_taps(const struct dot_layer *g, const uint8_t *x, int64_t lo,
     if (step == c) {
         copy_few(to + lo * c, x + lo * c, (hi - lo) * c);
     } else {
-        for (int64_t t = lo; t < hi; t++)
-            copy_few(to + t * c, x + t * step, c);
+        copy_taps(to + lo * c, x + lo * step, step, c, hi - lo);
     }
     if (hi < g->window[2])
         memset(to + hi * c, zero, (size_t)((g->window[2] - hi) * c));
 }
 
-/* The same where all taps of the window lie inside the input, and those along
- * the width side by side; x is at tap 0. */
+/* The same where all taps of the window lie inside the input; x is at tap 0. */
 static void gather_inside(const struct dot_layer *g, const uint8_t *x,
                           uint8_t *to)
 {
     const int64_t row = g->window[2] * g->channels;
     const int64_t down = g->dilation[1] * g->x[1];
+    const int64_t step = g->dilation[2] * g->x[2];
 
     for (int64_t i = 0; i < g->window[0]; i++, x += g->dilation[0] * g->x[0]) {
         const uint8_t *from = x;
 
         for (int64_t j = 0; j < g->window[1]; j++, to += row, from += down)
-            copy_few(to, from, row);
+            if (step == g->channels)
+                copy_few(to, from, row);
+            else
+                copy_taps(to, from, step, g->channels, g->window[2]);
     }
     for (int64_t i = g->terms; i < g->quads * 4; i++)
         *to++ = 0;
@@ -256,7 +302,7 @@ static void gather(const struct dot_layer *g, const uint8_t *x,
 
     for (int d = 0; d < 3; d++)
         at[d] = a->d[d] * g->step[d] - g->pad[d];
-    if (g->dilation[2] * g->x[2] == g->channels && is_inside(g, at)) {
+    if (is_inside(g, at)) {
         gather_inside(
             g, x + at[0] * g->x[0] + at[1] * g->x[1] + at[2] * g->x[2], to);
         return;
