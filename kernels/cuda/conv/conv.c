@@ -211,6 +211,42 @@ int conv_geometry_read_pitched(const struct kern_problem *p,
     return read_any(p, true, g, why);
 }
 
+int conv_geometry_read_dgrad(const struct kern_problem *p,
+                             struct conv_geometry *g, struct infer_error *why)
+{
+    const struct kern_tensor *dy = &p->in[CONV_X], *w = &p->in[CONV_W];
+    struct kern_problem inner = *p;
+    struct kern_conv *c = &inner.attr.conv;
+    int64_t dim[KERN_MAX_RANK];
+
+    if (dy->rank != 3 && dy->rank != 4)
+        return REFUSE(why, "takes 1 or 2 spatial dimensions, found %d",
+                      dy->rank - 2);
+    if (w->dtype != dy->dtype || !kern_tensor_is_dense(w, KERN_NHWC))
+        return REFUSE(why, "takes weights of the input's type, inputs "
+                           "innermost");
+    memcpy(dim, w->dim, sizeof(dim));
+    dim[0] = p->out[0].dim[1];
+    dim[1] = dy->dim[1] / c->groups;
+    inner.op = KERN_CONV_FPROP;
+    inner.in[CONV_W] = kern_tensor_dense(w->dtype, w->rank, dim, KERN_NHWC);
+    for (int i = 0; i < dy->rank - 2; i++) {
+        const int64_t reach = c->dilation[i] * (w->dim[i + 2] - 1);
+        const int64_t begin = reach - c->pad_begin[i];
+        const int64_t end =
+            p->out[0].dim[i + 2] - dy->dim[i + 2] - begin + reach;
+        if (c->stride[i] != 1)
+            return REFUSE(why, "takes strides of 1");
+        if (w->dim[i + 2] < 1 || begin < -MAX_COUNT / 4 ||
+            begin > MAX_COUNT / 4 || end < -MAX_COUNT / 4 ||
+            end > MAX_COUNT / 4)
+            return REFUSE(why, "pads are too large");
+        c->pad_begin[i] = (int)begin;
+        c->pad_end[i] = (int)end;
+    }
+    return read_any(&inner, true, g, why);
+}
+
 int conv_weights_packable(const struct kern_problem *p, struct infer_error *why)
 {
     const struct kern_tensor *w = &p->in[CONV_W];

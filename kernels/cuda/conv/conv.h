@@ -44,6 +44,13 @@ int conv_geometry_read_pitched(const struct kern_problem *p,
                                struct conv_geometry *g,
                                struct infer_error *why);
 
+/* Reads a conv_dgrad problem of stride 1 as the convolution that it is: of dy,
+ * with the flipped window and the roles of K and C exchanged.  c and k of the
+ * geometry are channels of dy and of dx.  The weights are of dy's type and lie
+ * dense as [k][r][s][c]. */
+int conv_geometry_read_dgrad(const struct kern_problem *p,
+                             struct conv_geometry *g, struct infer_error *why);
+
 /* The weights are constant, dense row-major and floating point, so that pack()
  * can take them.  0, or INFER_EUNSUPPORTED. */
 int conv_weights_packable(const struct kern_problem *p,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution of few channels, any number of them in and out, on mma.sync.
+ * Convolution of few channels and its dgrad of stride 1, any number of channels
+ * in and out, on mma.sync.
  *
  * A block copies the part of the image under a tile of outputs, the patch, into
  * shared memory once, and reads every position of the window from there; an
@@ -20,10 +21,14 @@
  * the stride. Rows, or columns, of which a window of one never reads are left
  * out.
  *
- * Shared memory: weights in the order of the fragments, [step][n16 tile][lane]
- * of 16 bytes; offsets; a vector of zeros; one patch, or two where they fit,
- * then the next one is copied while this one is used. The grid walks over the
- * tiles, so that weights are copied once. fragments.cuh is the end.
+ * Weights lie in shared memory in the order of the fragments, [step][n16
+ * tile][lane] of 16 bytes. Constant ones are packed so; those of training are
+ * gathered from where they lie, [k][r][s][c], by each block once. For dgrad the
+ * window is flipped and the roles of K and C are exchanged.
+ *
+ * Shared memory: weights; offsets; a vector of zeros; one patch, or two where
+ * they fit, then the next one is copied while this one is used. The grid walks
+ * over the tiles, so that weights are copied once. fragments.cuh is the end.
  */
 #include <math.h>
 
@@ -32,10 +37,9 @@
 #include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/mma/fragments.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/strided.cuh"
-
-#include "kernels/cuda/mma/fragments.cuh"
 
 extern "C" {
 #include "kernels/base/scalar.h"
@@ -59,11 +63,19 @@ struct patch_layout {
     int shared;
 };
 
+/* Weights as they lie: the element of output channel 0, input channel 0 and
+ * position 0, and elements from one to the next of each. */
+struct patch_weights {
+    int first, output, channel, tap;
+};
+
 struct patch_args {
     struct conv_geometry g;
     struct patch_layout l;
+    struct patch_weights lie;
     const void *x;
-    const uint4 *w; /* [K / BN][step][n16 tile][lane] */
+    const void *w; /* if packed [K / BN][step][n16 tile][lane] of 16 bytes */
+    bool packed;
     int tiles;
     struct fast_div vectors, columns, stride, tiles_p, tiles_q;
     struct output_args out;
@@ -159,17 +171,49 @@ static __device__ __forceinline__ void patch_copy(const struct patch_args &a,
     }
 }
 
-/* Weights of the block's channels, offsets of slices, and zeros. */
+/* The block's packed weights. */
 template <typename L>
-static __device__ __forceinline__ void patch_begin(const struct patch_args &a,
-                                                   unsigned char *shared)
+static __device__ __forceinline__ void
+patch_copy_weights(const struct patch_args &a, uint4 *to)
 {
     const int count = a.l.steps * L::STEP / 16;
-    int *offset = (int *)(shared + a.l.table);
 
     for (int i = threadIdx.x; i < count; i += L::THREADS)
-        ((uint4 *)shared)[i] = a.w[(int)blockIdx.y * count + i];
-    for (int i = threadIdx.x; i < a.l.steps * 2; i += L::THREADS) {
+        to[i] = ((const uint4 *)a.w)[(int)blockIdx.y * count + i];
+}
+
+/* The block's weights from where they lie, two neighbours in the depth at a
+ * time. */
+template <typename L>
+static __device__ __forceinline__ void
+patch_gather_weights(const struct patch_args &a, uint32_t *to)
+{
+    const uint16_t *w = (const uint16_t *)a.w;
+
+    for (int i = threadIdx.x; i < a.l.steps * L::STEP / 4; i += L::THREADS) {
+        const int lane = i / 4 % 32, line = i / 128; /* a line: an n16 tile */
+        const int slice = line / (L::NT / 2) * 2 + i % 2;
+        const int k = (int)blockIdx.y * L::BN + line % (L::NT / 2) * 16 +
+                      i / 2 % 2 * 8 + lane / 4;
+        uint32_t v;
+        const int tap = (int)a.vectors.divmod((uint32_t)slice, &v);
+        const int c = (int)v * 8 + lane % 4 * 2;
+        const int at = a.lie.first + k * a.lie.output + c * a.lie.channel +
+                       tap * a.lie.tap;
+        const bool ok = k < a.g.k && slice < a.l.slices;
+        const uint32_t one = ok && c < a.g.c ? w[at] : 0;
+        const uint32_t two = ok && c + 1 < a.g.c ? w[at + a.lie.channel] : 0;
+        to[i] = one | two << 16;
+    }
+}
+
+/* Offsets of slices, and zeros. */
+static __device__ __forceinline__ void
+patch_begin(const struct patch_args &a, unsigned char *shared, int threads)
+{
+    int *offset = (int *)(shared + a.l.table);
+
+    for (int i = threadIdx.x; i < a.l.steps * 2; i += threads) {
         const int tap = i / a.l.vectors, v = i % a.l.vectors;
         const int r = tap / a.g.s * a.g.dilation_h;
         const int s = tap % a.g.s * a.g.dilation_w;
@@ -259,8 +303,12 @@ static __global__ void __launch_bounds__(L::THREADS)
     float bias[L::NT][2];
     struct fragments<L::MT, L::NT> f;
 
-    patch_begin<L>(a, shared);
+    patch_begin(a, shared, L::THREADS);
+    if (a.packed)
+        patch_copy_weights<L>(a, (uint4 *)shared);
     launch_wait();
+    if (!a.packed)
+        patch_gather_weights<L>(a, (uint32_t *)shared);
     fragment_load_bias<L::NT>(a.out, k, bias);
     if (ahead)
         patch_copy<L::THREADS>(a, patch_place_at(a, blockIdx.x), patch);
@@ -295,6 +343,7 @@ struct patch_state {
     struct patch_layout l;
     int blocks; /* of a multiprocessor */
     int multiprocessors;
+    bool packed;
 };
 
 /* One image of one row, where each output reads one pixel and all of them. */
@@ -364,6 +413,29 @@ static bool patch_layout_of(const struct conv_geometry *g, int64_t room,
     return true;
 }
 
+/* Reads fprop with constant weights, or with others, or dgrad. */
+static int patch_read_geometry(const struct kern_problem *p,
+                               struct patch_state *s, struct infer_error *why)
+{
+    const struct kern_tensor *w = &p->in[CONV_W];
+    int rc;
+
+    s->packed = false;
+    if (p->op == KERN_CONV_DGRAD)
+        return conv_geometry_read_dgrad(p, &s->g, why);
+    rc = conv_geometry_read_pitched(p, &s->g, why);
+    if (rc < 0)
+        return rc;
+    s->packed = p->constant_in & 1u << CONV_W;
+    if (s->packed)
+        return conv_weights_packable(p, why);
+    if (w->dtype != p->in[CONV_X].dtype || !kern_tensor_is_dense(w, KERN_NHWC))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes weights that change in the input's type, "
+                         "inputs innermost");
+    return 0;
+}
+
 template <typename L>
 static int patch_read(const struct kern_problem *p, const struct kern_device *d,
                       int, struct patch_state *s, struct infer_error *why)
@@ -371,10 +443,8 @@ static int patch_read(const struct kern_problem *p, const struct kern_device *d,
     struct conv_geometry *g = &s->g;
     const int64_t room =
         d->shared_per_block_optin ? d->shared_per_block_optin : 99 * 1024;
-    int rc = conv_geometry_read_pitched(p, g, why);
+    const int rc = patch_read_geometry(p, s, why);
 
-    if (rc == 0)
-        rc = conv_weights_packable(p, why);
     if (rc < 0)
         return rc;
     if (g->groups != 1 || g->c > PATCH_MAX_CHANNELS)
@@ -441,7 +511,10 @@ static double patch_estimate(const struct kern_problem *p,
     const double wait = 0.56 * ceil(share / s.blocks);
     const double steps = share <= 2 ? 0.05 * l.steps : 0;
 
-    return (1.52 + wait + steps +
+    const int weights = l.steps * L::STEP;
+    const double gather = s.packed ? 0 : 0.3 + 6e-6 * weights;
+
+    return (1.52 + wait + steps + gather +
             tiles * (copy + 0.42e-3 * reads + finish * outputs) +
             cost_conv_bytes(p, &s.g) / 6.2e6) *
            100 / percent;
@@ -452,8 +525,9 @@ static double patch_estimate(const struct kern_problem *p,
 template <typename L>
 static void patch_declare(struct kern_exec *e, const struct patch_state *s)
 {
-    e->packed[CONV_W] =
-        (size_t)conv_ceil_div(s->g.k, L::BN) * (size_t)s->l.steps * L::STEP;
+    if (s->packed)
+        e->packed[CONV_W] =
+            (size_t)conv_ceil_div(s->g.k, L::BN) * (size_t)s->l.steps * L::STEP;
 }
 
 /* Channel k's weight of a slice's element. */
@@ -495,6 +569,17 @@ static int patch_pack(const struct kern_exec *e, int i, const void *src,
     return 0;
 }
 
+/* fprop: [k][tap][c]; dgrad: c and k exchanged, taps from the last. */
+static struct patch_weights patch_weights_of(const struct conv_geometry *g,
+                                             bool dgrad)
+{
+    const int taps = g->r * g->s;
+
+    if (dgrad)
+        return {(taps - 1) * g->k, 1, taps * g->k, -g->k};
+    return {0, taps * g->c, 1, g->c};
+}
+
 template <typename L>
 static int patch_launch(const struct kern_exec *e, const struct kern_args *args,
                         struct infer_error *err)
@@ -505,7 +590,9 @@ static int patch_launch(const struct kern_exec *e, const struct kern_args *args,
     a.g = s->g;
     a.l = s->l;
     a.x = args->in[CONV_X];
-    a.w = (const uint4 *)args->in[CONV_W];
+    a.w = args->in[CONV_W];
+    a.packed = s->packed;
+    a.lie = patch_weights_of(&s->g, e->problem.op == KERN_CONV_DGRAD);
     a.tiles = s->g.n * s->l.tiles_p * s->l.tiles_q;
     a.vectors.init((uint32_t)s->l.vectors);
     a.columns.init((uint32_t)s->l.columns);
@@ -554,3 +641,5 @@ static const struct conv_tile patch_tiles[] = {
 
 CONV_FAMILY(conv2d_fprop_nhwc_f16_cuda_patch_sm80, patch_tiles<__half>)
 CONV_FAMILY(conv2d_fprop_nhwc_bf16_cuda_patch_sm80, patch_tiles<__nv_bfloat16>)
+CONV_FAMILY(conv2d_dgrad_nhwc_f16_cuda_patch_sm80, patch_tiles<__half>)
+CONV_FAMILY(conv2d_dgrad_nhwc_bf16_cuda_patch_sm80, patch_tiles<__nv_bfloat16>)
