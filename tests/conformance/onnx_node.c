@@ -46,8 +46,6 @@ static const struct {
 } refusals[] = {
     {"test_training_dropout_default", "random results"},
     {"test_training_dropout_default_mask", "random results"},
-    {"test_maxpool_with_argmax_2d_precomputed_pads", "indices of a pool"},
-    {"test_maxpool_with_argmax_2d_precomputed_strides", "indices of a pool"},
     {"test_resize_tf_crop_and_resize", "crop and resize"},
     {"test_resize_tf_crop_and_resize_axes_2_3", "crop and resize"},
     {"test_resize_tf_crop_and_resize_extrapolation_value", "crop and resize"},

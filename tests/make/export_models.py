@@ -47,6 +47,8 @@ class Pictures(nn.Module):
         y = F.pad(y, (1, 1, 0, 2), mode="reflect")[:, :, 2:, 1:-1]
         y = F.leaky_relu(y, 0.2) + F.elu(y) + F.softplus(y) + F.relu6(y)
         z = F.pixel_unshuffle(F.pixel_shuffle(y, 2), 2)
+        top, at = F.max_pool2d(z, 3, 2, 1, return_indices=True)
+        z = z + F.max_unpool2d(top, at, 3, 2, 1, output_size=z.shape[2:])
         # 9 is no divisor: windows of several sizes
         w = F.adaptive_avg_pool2d(z, 3).flatten(1)
         v = F.adaptive_max_pool2d(z, 1)[:, :, 0, 0]

@@ -22,6 +22,7 @@ struct aten_alias {
     /* Of a view: the node that made it, and of what. */
     const struct aten_node *maker;
     struct pb_span base;
+    bool read; /* by a node or an output of the program */
 };
 
 void aten_alias_clear(struct aten_context *c)
@@ -55,6 +56,22 @@ static struct aten_alias *record(struct onnx_import *im, struct pb_span name)
         c->aliases = wanted;
     }
     return &c->alias[v];
+}
+
+int aten_alias_mark(struct onnx_import *im, struct pb_span name)
+{
+    struct aten_alias *a = name.bytes ? record(im, name) : NULL;
+
+    if (a)
+        a->read = true;
+    return im->rc;
+}
+
+bool aten_is_read(struct onnx_import *im, struct pb_span name)
+{
+    const struct aten_alias *a = record(im, name);
+
+    return a && a->read;
 }
 
 /* A new storage: its index + 1, or 0. */
@@ -136,7 +153,8 @@ int aten_alias_view(struct onnx_import *im, struct pb_span out,
         *a = (struct aten_alias){.storage = storage,
                                  .version = c->version[storage - 1],
                                  .maker = c->node,
-                                 .base = in};
+                                 .base = in,
+                                 .read = a->read};
     return im->rc;
 }
 
@@ -156,7 +174,8 @@ static bool replace(struct onnx_import *im, struct pb_span in,
     *b = (struct aten_alias){.storage = copy.storage,
                              .version = aten_of(im)->version[copy.storage - 1],
                              .maker = copy.maker,
-                             .base = copy.base};
+                             .base = copy.base,
+                             .read = b->read};
     return true;
 }
 

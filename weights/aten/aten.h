@@ -135,6 +135,10 @@ void aten_alias_clear(struct aten_context *c);
  * EUNSUPPORTED where its memory was written under another name. */
 int aten_alias_read(struct onnx_import *im, struct pb_span name,
                     struct pb_span *out);
+/* A node or the program's output reads a value of this name; whether one does.
+ */
+int aten_alias_mark(struct onnx_import *im, struct pb_span name);
+bool aten_is_read(struct onnx_import *im, struct pb_span name);
 /* The current node gave `out`, a view of `in`. */
 int aten_alias_view(struct onnx_import *im, struct pb_span out,
                     struct pb_span in);

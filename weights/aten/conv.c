@@ -100,6 +100,27 @@ static void set_window(struct onnx_import *im, struct aten_attrs *a, int n,
     aten_set_ints(a, "strides", stride, n);
 }
 
+/* PyTorch counts the places of maxima in each channel, ONNX in the whole. */
+static int pool_with_indices(struct onnx_import *im, const struct aten_attrs *a,
+                             struct pb_span x, int n)
+{
+    struct pb_span out[2] = {im->node->out[0],
+                             onnx_fresh_name(im, im->node->out[1])};
+    int64_t plane = 1;
+
+    for (int d = 0; d < n; d++) {
+        const int64_t size = aten_dim(im, x, 2 + d);
+
+        if (im->rc < 0 || size < 1 || size > INT32_MAX ||
+            (plane *= size) > INT32_MAX)
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "indices of a picture of free size");
+    }
+    onnx_steps(im, "MaxPool", &x, 1, out, 2, a->item, a->n);
+    return aten_give(im, 1, "Mod", NULL,
+                     ATEN_N(out[1], aten_scalar(im, INFER_I64, (double)plane)));
+}
+
 int aten_max_pool(struct onnx_import *im)
 {
     const struct pb_span x = aten_tensor(im, "self");
@@ -114,7 +135,42 @@ int aten_max_pool(struct onnx_import *im)
     set_pads(&a, n, pad, both);
     aten_set_ints(&a, "dilations", dilation, n);
     aten_set_int(&a, "ceil_mode", aten_flag(im, "ceil_mode", false));
-    return ATEN_LAST(im, "MaxPool", &a, x);
+    if (im->node->n_out < 2 || im->node->out[1].bytes == 0 ||
+        !aten_is_read(im, im->node->out[1]))
+        return ATEN_LAST(im, "MaxPool", &a, x);
+    return pool_with_indices(im, &a, x, n);
+}
+
+/* Values at indices into the channels of a result of zeros. */
+int aten_max_unpool(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    const int n = aten_row(im)->param;
+    int64_t size[MAX_SPACE], dim[INFER_MAX_RANK], plane = 1;
+    struct aten_attrs axis = {.n = 0};
+    struct pb_span zeros, y, list;
+
+    aten_each(im, "output_size", n, 1, size);
+    if (im->rc < 0 || aten_rank(im, x) != n + 2)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "an input of rank %d",
+                         aten_rank(im, x));
+    for (int d = 0; d < n + 2; d++) {
+        dim[d] = d < 2 ? aten_dim(im, x, d) : size[d - 2];
+        if (dim[d] < 1 || dim[d] > INT32_MAX ||
+            (d >= 2 && (plane *= dim[d]) > INT32_MAX))
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "a size that is free or too large");
+    }
+    list = aten_list(im, 3, (int64_t[]){dim[0], dim[1], plane});
+    zeros = ATEN_STEP(im, "Expand", NULL,
+                      aten_scalar(im, aten_type_of(im, x), 0), list);
+    list = aten_list(im, 3, (int64_t[]){0, 0, -1});
+    aten_set_int(&axis, "axis", 2);
+    y = ATEN_STEP(
+        im, "ScatterElements", &axis, zeros,
+        ATEN_STEP(im, "Reshape", NULL, aten_tensor(im, "indices"), list),
+        ATEN_STEP(im, "Reshape", NULL, x, list));
+    return ATEN_LAST(im, "Reshape", NULL, y, aten_list(im, n + 2, dim));
 }
 
 int aten_avg_pool(struct onnx_import *im)

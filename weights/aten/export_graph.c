@@ -222,7 +222,7 @@ static struct pb_span operator_of(const char *target)
     return (struct pb_span){(unsigned char *)name, strcspn(name, ".")};
 }
 
-static int read_inputs(struct reading *r, const cJSON *inputs,
+static int read_inputs(struct reading *r, const cJSON *inputs, bool named,
                        struct aten_node *out)
 {
     const int n = cJSON_GetArraySize(inputs);
@@ -241,7 +241,9 @@ static int read_inputs(struct reading *r, const cJSON *inputs,
         rc = read_argument(r, json_member(j, "arg"), 0, a);
         if (rc < 0)
             return rc;
-        a->name = span_of(json_string(j, "name"));
+        /* Python's operators have parameters of other names. */
+        if (named)
+            a->name = span_of(json_string(j, "name"));
     }
     return 0;
 }
@@ -297,7 +299,8 @@ static int read_nodes(struct reading *r, const cJSON *nodes)
         if (!target)
             return malformed(r, "a node has no target");
         node->op = operator_of(target);
-        rc = read_inputs(r, json_member(j, "inputs"), node);
+        rc = read_inputs(r, json_member(j, "inputs"),
+                         strncmp(target, "torch.ops.", 10) == 0, node);
         if (rc == 0)
             rc = read_outputs(r, json_member(j, "outputs"), node);
         if (rc < 0) {

@@ -138,6 +138,28 @@ static void list_inputs(const struct aten_arg *a, int n, struct pb_span **to)
             list_inputs(a[i].item, a[i].n, to);
 }
 
+/* Notes what the nodes and the outputs read. */
+static int mark_reads(struct onnx_import *im, const struct aten_arg *a, int n)
+{
+    for (int i = 0; i < n && im->rc == 0; i++)
+        if (a[i].kind == ATEN_VALUE)
+            aten_alias_mark(im, a[i].text);
+        else if (a[i].kind == ATEN_LIST)
+            mark_reads(im, a[i].item, a[i].n);
+    return im->rc;
+}
+
+static int mark_all_reads(struct onnx_import *im)
+{
+    const struct aten_program *p = aten_of(im)->program;
+
+    for (int i = 0; i < p->n_nodes && im->rc == 0; i++)
+        mark_reads(im, p->node[i].arg, p->node[i].n_args);
+    for (int i = 0; i < p->n_outputs && im->rc == 0; i++)
+        aten_alias_mark(im, p->output[i]);
+    return im->rc;
+}
+
 /* The node as one of ONNX, for names, inputs and outputs. */
 static int stand_in(struct onnx_import *im, const struct aten_node *n)
 {
@@ -204,6 +226,8 @@ static int run_nodes(struct onnx_import *im)
     char label[512] = "";
     int rc, result = 0;
 
+    if (mark_all_reads(im) < 0)
+        return im->rc;
     for (int i = 0; i < p->n_nodes; i++) {
         onnx_arena_reset(&im->scratch);
         error_clear(&fault);

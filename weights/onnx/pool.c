@@ -26,7 +26,7 @@ int onnx_pool_attributes(struct onnx_import *im, int spatial,
 int onnx_import_pool(struct onnx_import *im)
 {
     union graph_attr attr;
-    int spatial = 0;
+    int spatial = 0, x, y;
 
     onnx_arity(im, 1, 1);
     onnx_defaults(GRAPH_POOL, &attr);
@@ -34,8 +34,14 @@ int onnx_import_pool(struct onnx_import *im)
     onnx_spatial_rank(im, &spatial);
     onnx_pool_attributes(im, spatial, &attr.pool);
     onnx_ignore(im, "storage_order"); /* of Indices alone */
-    onnx_drop_outputs(im, 1);
-    return onnx_emit_node(im, GRAPH_POOL, &attr, 1);
+    if (attr.pool.pool.kind != KERN_POOL_MAX || !onnx_has_output(im, 1)) {
+        onnx_drop_outputs(im, 1);
+        return onnx_emit_node(im, GRAPH_POOL, &attr, 1);
+    }
+    onnx_input(im, 0, &x);
+    if (onnx_emit(im, GRAPH_POOL, &attr, &x, 1, 0, &y) < 0)
+        return im->rc;
+    return onnx_pool_indices(im, &attr.pool, spatial, x, y);
 }
 
 int onnx_import_global_pool(struct onnx_import *im)

@@ -20,5 +20,8 @@ int onnx_conv_attributes(struct onnx_import *im, int spatial, int weight,
 /* Of a pool: window, strides, dilations, pads and ceil_mode. */
 int onnx_pool_attributes(struct onnx_import *im, int spatial,
                          struct graph_pool *pool);
+/* Output 1 of MaxPool: where the maxima y of x stand in the whole of x. */
+int onnx_pool_indices(struct onnx_import *im, const struct graph_pool *pool,
+                      int spatial, int x, int y);
 
 #endif
