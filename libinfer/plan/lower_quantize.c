@@ -140,9 +140,13 @@ int lower_quantize(const struct lower *l)
 
     if (lower_is_integer(l))
         return lower_set(l, 0, lower_in(l, 0));
-    rc = convert(l, lower_in(l, 0), INFER_F32, &x);
-    if (rc == 0)
-        rc = scale_at_once(l, &x, to, &taken, &y);
+    x = *lower_in(l, 0);
+    rc = scale_at_once(l, &x, to, &taken, &y);
+    if (rc == 0 && !taken && x.t.dtype != INFER_F32) {
+        rc = convert(l, lower_in(l, 0), INFER_F32, &x);
+        if (rc == 0)
+            rc = scale_at_once(l, &x, to, &taken, &y);
+    }
     if (rc < 0 || taken)
         return rc < 0 ? rc : lower_set(l, 0, &y);
     rc = combine_input(l, KERN_DIV, 1, &x);

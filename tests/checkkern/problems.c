@@ -178,13 +178,18 @@ static void make_scale(struct maker *m, enum infer_dtype dtype, float *scale,
         *zero = (int)rng_range(&m->rng, 0, 255) - (dtype == INFER_I8 ? 128 : 0);
 }
 
-/* The type of an output or a residual of a layer on bytes. */
+/* The type of an output or a residual of a layer on bytes; of 16 bits on a GPU
+ * alone. */
 static enum infer_dtype byte_or_float(struct maker *m)
 {
     static const enum infer_dtype some[] = {INFER_I8, INFER_U8, INFER_U8,
                                             INFER_F32};
+    const enum infer_dtype type = some[rng_range(&m->rng, 0, COUNT(some) - 1)];
 
-    return some[rng_range(&m->rng, 0, COUNT(some) - 1)];
+    if (type != INFER_F32 || m->row->backend != INFER_BACKEND_CUDA ||
+        rng_chance(&m->rng, 40))
+        return type;
+    return rng_chance(&m->rng, 60) ? INFER_F16 : INFER_BF16;
 }
 
 void make_quantised(struct maker *m)

@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
 #include "kernels/problem.h"
+#include "kernels/quant/quant.h"
 
 #define REFUSE(why, ...) error_set(why, INFER_EUNSUPPORTED, __VA_ARGS__)
 
@@ -47,7 +48,7 @@ static int check_activation(const struct kern_problem *p,
                             const struct kern_tensor *t, const char *what,
                             bool pitched, struct infer_error *why)
 {
-    if (t->dtype != p->in[CONV_X].dtype)
+    if (t->dtype != p->in[CONV_X].dtype && !quant_of(p))
         return REFUSE(why, "%s is %s and the input %s", what,
                       infer_dtype_name(t->dtype),
                       infer_dtype_name(p->in[CONV_X].dtype));
@@ -255,7 +256,8 @@ int conv_weights_packable(const struct kern_problem *p, struct infer_error *why)
         return REFUSE(why, "weights are not constant");
     if (!kern_tensor_is_dense(w, KERN_NCHW))
         return REFUSE(why, "weights are not dense row-major");
-    if (w->dtype != INFER_F32 && w->dtype != p->in[CONV_X].dtype)
+    if (w->dtype != INFER_F32 && w->dtype != p->in[CONV_X].dtype &&
+        !quant_of(p))
         return REFUSE(why, "weights are %s, supported F32 and %s",
                       infer_dtype_name(w->dtype),
                       infer_dtype_name(p->in[CONV_X].dtype));
@@ -282,7 +284,16 @@ static int64_t weight_at(const struct conv_geometry *g, int k, int c, int rs)
     return ((int64_t)k * g->cg + c) * g->r * g->s + rs;
 }
 
-/* One output channel w[c][rs] to row[rs][c], elements of 2 or 4 bytes. */
+/* One output channel w[c][rs] to row[rs][c], elements of 1, 2 or 4 bytes. */
+static void transpose_8(int cg, int rs, int channels, const uint8_t *w,
+                        uint8_t *row)
+{
+    for (int i = 0; i < rs; i++)
+        for (int c = 0; c < cg; c++)
+            row[(size_t)i * (size_t)channels + (size_t)c] =
+                w[(size_t)c * (size_t)rs + (size_t)i];
+}
+
 static void transpose_16(int cg, int rs, int channels, const uint16_t *w,
                          uint16_t *row)
 {
@@ -332,10 +343,12 @@ void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
             (const unsigned char *)src +
             (size_t)weight_at(g, k, 0, 0) * infer_dtype_size(from);
 
-        if (from != to || (size != 2 && to != INFER_F32))
+        if (from != to || (size > 2 && to != INFER_F32))
             transpose_any(g, from, src, to, round, channels, k, row);
         else if (g->r * g->s == 1 && !tf32)
             memcpy(row, w, (size_t)g->cg * size);
+        else if (size == 1)
+            transpose_8(g->cg, g->r * g->s, channels, w, row);
         else if (size == 2)
             transpose_16(g->cg, g->r * g->s, channels, (const uint16_t *)w,
                          (uint16_t *)row);

@@ -42,6 +42,8 @@
 #include "kernels/cuda/conv/pixel.cuh"
 #include "kernels/cuda/mma/igemm_finish.cuh"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/quant/end.cuh"
+#include "kernels/cuda/quant/mma.cuh"
 #include "kernels/cuda/tf32.cuh"
 
 struct igemm_args {
@@ -55,28 +57,42 @@ struct igemm_args {
     enum igemm_end end;
     bool bias_is_constant; /* and can be read before the kernel in front ends */
     struct output_args out;
+    struct quant_end quant; /* of integers */
 };
 
 /* ---- types --------------------------------------------------------- */
 
-/* SPLIT: each product as three of TF32; WIDE: of 32 bits; PEAK: tenths of a
- * TFLOP/s that a multiprocessor of an H200 reaches with the largest tile. */
+/* SPLIT: each product as three of TF32; WIDE: of 32 bits; QUANT: integers
+ * (quant/end.cuh); PEAK: tenths of a TFLOP/s that a multiprocessor of an H200
+ * reaches with the largest tile. */
 struct igemm_f16 {
     typedef __half type;
-    enum { SPLIT = 0, WIDE = 0, PEAK = 20 };
+    typedef float sum;
+    enum { SPLIT = 0, WIDE = 0, QUANT = 0, PEAK = 20 };
 };
 struct igemm_bf16 {
     typedef __nv_bfloat16 type;
-    enum { SPLIT = 0, WIDE = 0, PEAK = 20 };
+    typedef float sum;
+    enum { SPLIT = 0, WIDE = 0, QUANT = 0, PEAK = 20 };
 };
 struct igemm_tf32 {
     typedef float type;
-    enum { SPLIT = 0, WIDE = 1, PEAK = 10 };
+    typedef float sum;
+    enum { SPLIT = 0, WIDE = 1, QUANT = 0, PEAK = 10 };
 };
 struct igemm_tf32x3 {
     typedef float type;
-    enum { SPLIT = 1, WIDE = 1, PEAK = 3 };
+    typedef float sum;
+    enum { SPLIT = 1, WIDE = 1, QUANT = 0, PEAK = 3 };
 };
+/* Pixels of U8 or I8, weights of I8. */
+template <typename X> struct igemm_bytes {
+    typedef X type;
+    typedef int sum;
+    enum { SPLIT = 0, WIDE = 0, QUANT = 1, PEAK = 40 };
+};
+typedef igemm_bytes<uint8_t> igemm_u8;
+typedef igemm_bytes<int8_t> igemm_i8;
 
 /* ---- tiles --------------------------------------------------------- */
 
@@ -86,6 +102,7 @@ template <typename M, int BM_, int BN_, int ROW_, int STAGES_, int WARPS_M_,
 struct igemm_tile {
     typedef M mode;
     typedef typename M::type T;
+    typedef typename M::sum sum;
     enum {
         BM = BM_,
         BN = BN_,
@@ -145,12 +162,15 @@ igemm_copy_wide(const struct igemm_args &a,
     for (int i = 0; i < L::A_COPIES; i++) {
         const bool ok = conv_inside(a.g, rows.pixel[i].h, rows.pixel[i].w, d);
         const T *from = (const T *)a.x + (ok ? rows.pixel[i].offset + tap : 0);
-        ptx_cp_async<16>(stage + igemm_swizzle<L::ROW>(row + i * L::STEP, v),
-                         from, ok);
+        const uint32_t to = stage + igemm_swizzle<L::ROW>(row + i * L::STEP, v);
+        if constexpr (L::mode::QUANT)
+            ptx_cp_async<16>(to, ok ? (const void *)from : a.quant.blank, true);
+        else
+            ptx_cp_async<16>(to, from, ok);
     }
 }
 
-/* The same with copies of VECTOR bytes (2: through a register). */
+/* The same with copies of VECTOR bytes (1 and 2: through a register). */
 template <typename L>
 static __device__ __forceinline__ void
 igemm_copy_narrow(const struct igemm_args &a, const int4 *table,
@@ -168,12 +188,19 @@ igemm_copy_narrow(const struct igemm_args &a, const int4 *table,
         const T *from = (const T *)a.x + (ok ? p.x + tap : 0);
         unsigned char *to =
             k_tile + igemm_swizzle<L::ROW>(at, byte / 16) + byte % 16;
-        if (L::VECTOR >= 4)
+        if constexpr (L::mode::QUANT) {
+            from = ok ? from : (const T *)a.quant.blank;
+            if constexpr (L::VECTOR >= 4)
+                ptx_cp_async<L::VECTOR>(ptx_shared(to), from, true);
+            else
+                *to = *(const unsigned char *)from;
+        } else if (L::VECTOR >= 4) {
             ptx_cp_async<(L::VECTOR < 4 ? 4 : (int)L::VECTOR)>(ptx_shared(to),
                                                                from, ok);
-        else
+        } else {
             *(uint16_t *)to =
                 ok ? __ldg((const unsigned short *)from) : (uint16_t)0;
+        }
     }
 }
 
@@ -202,9 +229,9 @@ igemm_copy_weights(const struct igemm_args &a, int group, int n0, int k_tile,
 
 /* ---- computing ----------------------------------------------------- */
 
-template <typename L>
+template <typename L, typename S>
 static __device__ __forceinline__ void
-igemm_multiply(float (&acc)[L::MT][L::NT][4], const uint32_t (&fa)[L::MT][4],
+igemm_multiply(S (&acc)[L::MT][L::NT][4], const uint32_t (&fa)[L::MT][4],
                const uint32_t (&fb)[L::NT][2])
 {
 #pragma unroll
@@ -249,7 +276,7 @@ igemm_multiply_split(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
 /* One k-tile: stage holds BM rows of x, then BN rows of w. */
 template <typename L>
 static __device__ __forceinline__ void
-igemm_k_tile(float (&acc)[L::MT][L::NT][4], uint32_t stage)
+    igemm_k_tile(typename L::sum (&acc)[L::MT][L::NT][4], uint32_t stage)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row_a = warp / L::WARPS_N * L::WM + lane % 16;
@@ -275,7 +302,7 @@ igemm_k_tile(float (&acc)[L::MT][L::NT][4], uint32_t stage)
             fb[j + 1][0] = four[2];
             fb[j + 1][1] = four[3];
         }
-        if (L::mode::SPLIT) {
+        if constexpr (L::mode::SPLIT) {
             igemm_multiply_split<L>(acc, fa, fb);
         } else {
             if (L::mode::WIDE) { /* weights are rounded when they are packed */
@@ -292,9 +319,18 @@ igemm_k_tile(float (&acc)[L::MT][L::NT][4], uint32_t stage)
 
 /* ---- the tile's end ------------------------------------------------ */
 
+/* Two sums to shared memory. */
+template <typename S>
+static __device__ __forceinline__ void igemm_put(void *to, S x, S y)
+{
+    const vec<S, 2> pair = {{x, y}};
+
+    store_vec<S, 2>((S *)to, pair);
+}
+
 template <typename L>
 static __device__ __forceinline__ void
-igemm_stage_sums(const float (&acc)[L::MT][L::NT][4], float *tile)
+igemm_stage_sums(const typename L::sum (&acc)[L::MT][L::NT][4], float *tile)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row = warp / L::WARPS_N * L::WM + lane / 4;
@@ -305,9 +341,8 @@ igemm_stage_sums(const float (&acc)[L::MT][L::NT][4], float *tile)
 #pragma unroll
         for (int j = 0; j < L::NT; j++) {
             float *to = tile + (row + i * 16) * L::PITCH + column + j * 8;
-            *(float2 *)to = make_float2(acc[i][j][0], acc[i][j][1]);
-            *(float2 *)(to + 8 * L::PITCH) =
-                make_float2(acc[i][j][2], acc[i][j][3]);
+            igemm_put(to, acc[i][j][0], acc[i][j][1]);
+            igemm_put(to + 8 * L::PITCH, acc[i][j][2], acc[i][j][3]);
         }
 }
 
@@ -333,9 +368,15 @@ igemm_finish(const struct igemm_args &a, const float *tile, const float *bias,
                                    group * a.g.kg + n0,
                                    min((int)L::BN, a.g.kg - n0)};
 
-    if (a.parts)
+    if (a.parts) {
         igemm_store_parts<T, L::BN, L::THREADS>(
             a.parts + (size_t)split * a.g.m * a.g.k, a.g.k, at, tile, L::PITCH);
+        return;
+    }
+    if constexpr (L::mode::QUANT)
+        quant_store_tile<L::BN, L::THREADS>(a.quant, a.out, (const int *)tile,
+                                            L::PITCH, at.m, at.rows, at.k,
+                                            at.columns, a.g.kg);
     else if (a.end == IGEMM_VECTORS)
         igemm_store_vectors<T, N, L::BN, L::THREADS>(a.out, at, tile, L::PITCH,
                                                      bias);
@@ -354,7 +395,7 @@ igemm_finish(const struct igemm_args &a, const float *tile, const float *bias,
 /* ---- padding ------------------------------------------------------- */
 
 /* The pixels of x, `pitch` elements apart, with their channels padded by zeros
- * to whole vectors of 16 bytes. */
+ * to whole vectors. */
 struct igemm_padding_args {
     const void *x;
     void *to;
@@ -362,25 +403,24 @@ struct igemm_padding_args {
     int vectors; /* of a padded pixel */
 };
 
-/* One vector a thread. */
-template <typename T>
+/* One vector of N elements a thread. */
+template <typename T, int N>
 static __global__ void __launch_bounds__(256)
     igemm_padding(const __grid_constant__ struct igemm_padding_args a)
 {
-    const int N = igemm_lane<T>::N;
     const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
     const int64_t pixel = i / a.vectors;
     const int c = (int)(i % a.vectors) * N;
     const T *from = (const T *)a.x + pixel * a.pitch + c;
-    __align__(16) T v[N];
+    vec<T, N> v;
 
     launch_wait();
     if (pixel >= a.pixels)
         return;
 #pragma unroll
     for (int j = 0; j < N; j++)
-        v[j] = c + j < a.channels ? from[j] : T(0.0f);
-    *(int4 *)((T *)a.to + i * N) = *(const int4 *)v;
+        v.at[j] = c + j < a.channels ? from[j] : T(0);
+    store_vec<T, N>((T *)a.to + i * N, v);
 }
 
 /* ---- the kernel ---------------------------------------------------- */
@@ -421,7 +461,7 @@ static __global__ void __launch_bounds__(L::THREADS)
         __syncthreads();
     }
 
-    float acc[L::MT][L::NT][4];
+    typename L::sum acc[L::MT][L::NT][4];
 #pragma unroll
     for (int i = 0; i < L::MT; i++)
 #pragma unroll
@@ -452,7 +492,7 @@ static __global__ void __launch_bounds__(L::THREADS)
     for (int i = 0; i < L::STAGES - 1; i++)
         if (i < count)
             IGEMM_COPY_WEIGHTS(i);
-    if (a.bias_is_constant)
+    if (a.bias_is_constant && !L::mode::QUANT)
         igemm_load_biases<L>(a, group, n0, bias);
     launch_wait();
 #pragma unroll
@@ -461,7 +501,7 @@ static __global__ void __launch_bounds__(L::THREADS)
             IGEMM_COPY(i);
         ptx_cp_async_commit();
     }
-    if (!a.bias_is_constant)
+    if (!a.bias_is_constant && !L::mode::QUANT)
         igemm_load_biases<L>(a, group, n0, bias);
     for (int i = 0; i < count; i++) {
         ptx_cp_async_wait<L::STAGES - 2>();

@@ -20,8 +20,9 @@ struct igemm_state {
 
 /* PLAIN: copies of 16 bytes, one pass.  DEEP: the same for few tiles of a deep
  * product.  SPLIT_K: split-K, two passes.  GATHER: any number of channels,
- * copied one by one or in pairs.  PADDED: any number of channels of one group,
- * padded to whole vectors by a pass of its own. */
+ * copied one by one or in pairs; integers in eights or fours, too.  PADDED: any
+ * number of channels of one group, padded to whole vectors by a pass of its
+ * own; up to four integers to four. */
 enum igemm_kind {
     IGEMM_PLAIN,
     IGEMM_DEEP,
@@ -38,6 +39,7 @@ template <typename L_, igemm_kind KIND = IGEMM_PLAIN> struct igemm_config {
         SPLIT_K = KIND == IGEMM_SPLIT_K,
         GATHER = KIND == IGEMM_GATHER,
         PADDED = KIND == IGEMM_PADDED,
+        QUANT = L::mode::QUANT,
         LANE = 16 / (int)sizeof(T) /* elements of 16 bytes */
     };
 };
@@ -75,7 +77,8 @@ static int igemm_pad(struct conv_geometry *g, struct infer_error *why)
                          "pads channels of one group that are no multiple of "
                          "%d, found %d groups of %d",
                          (int)C::LANE, g->groups, g->cg);
-    g->c = g->cg = g->x_pitch = conv_round_up(g->cg, C::LANE);
+    g->c = g->cg = g->x_pitch =
+        conv_round_up(g->cg, C::QUANT && g->cg <= 4 ? 4 : (int)C::LANE);
     g->depth = g->r * g->s * g->cg;
     return pixels * g->x_pitch < 2147483647.0
                ? 0
@@ -117,7 +120,7 @@ static int igemm_supports(const struct kern_problem *p,
     int rc = igemm_read<C>(p, d, 0, &s, why);
 
     if (rc == 0)
-        rc = conv_weights_packable(p, why);
+        rc = C::QUANT ? quant_check(p, why) : conv_weights_packable(p, why);
     if (rc < 0)
         return rc;
     if (!C::GATHER && s.g.cg % C::LANE)
@@ -154,6 +157,23 @@ template <typename C> static int igemm_sharing(void)
     return C::L::BM * C::L::BN >= 128 * 128 && fit > 2 ? 2 : fit;
 }
 
+/* Microseconds that narrow copies add to a k-tile: more of them, the narrower
+ * they are. */
+template <typename C>
+static double igemm_narrow_us(const struct conv_geometry *g)
+{
+    const int lanes = g->cg | g->x_pitch;
+
+    if (!C::QUANT)
+        return C::GATHER ? 0.3 : 0;
+    if (!C::GATHER && !C::PADDED)
+        return 0;
+    return lanes % 16 == 0  ? 0
+           : lanes % 8 == 0 ? 0.15
+           : lanes % 4 == 0 ? 0.3
+                            : 1.2;
+}
+
 /* Microseconds of one block, with `resident` of them on its multiprocessor.
  * PEAK times percent is its rate in GFLOP/s; a block alone loads 82 bytes a
  * nanosecond. */
@@ -168,7 +188,7 @@ static double igemm_block_us(const struct igemm_state *s, double resident,
     const double alone =
         (C::L::BM + C::L::BN) * C::L::ROW / 82e3 * 3 / (C::L::STAGES - 1);
     const double k_tile =
-        (shared > alone ? shared : alone) + (C::GATHER ? 0.3 : 0);
+        (shared > alone ? shared : alone) + igemm_narrow_us<C>(&s->g);
     const int rows = s->g.m < C::L::BM ? s->g.m : (int)C::L::BM;
     const int columns = s->g.kg < C::L::BN ? s->g.kg : (int)C::L::BN;
     const double stores = rows * columns / 4096.0 * (0.77 + 0.23 * resident);
@@ -211,6 +231,8 @@ static void igemm_declare(struct kern_exec *e, const struct igemm_state *s)
 {
     e->packed[CONV_W] =
         (size_t)s->g.k * (size_t)s->pitch * sizeof(typename C::T);
+    if (C::QUANT)
+        e->packed[CONV_W] = quant_packed_bytes(e->packed[CONV_W], s->g.k);
     if (s->splits > 1)
         e->workspace =
             (size_t)s->splits * (size_t)s->g.m * (size_t)s->g.k * sizeof(float);
@@ -228,8 +250,12 @@ static int igemm_pack(const struct kern_exec *e, int i, const void *src,
 
     (void)err;
     own.cg = s->channels;
+    if constexpr (C::QUANT)
+        quant_pack_tail(&e->problem, (const int8_t *)src, s->g.k,
+                        (int64_t)s->g.r * s->g.s * own.cg,
+                        (size_t)s->g.k * (size_t)s->pitch, dst);
     conv_pack_rows(&own, e->problem.in[i].dtype, src,
-                   e->problem.in[CONV_X].dtype,
+                   C::QUANT ? INFER_I8 : e->problem.in[CONV_X].dtype,
                    C::L::mode::WIDE && !C::L::mode::SPLIT ? CONV_ROUND_TF32
                                                           : CONV_ROUND_TYPE,
                    s->g.cg, s->pitch, dst);
@@ -253,6 +279,22 @@ static int igemm_launch_tile(const struct igemm_args *a, void *stream,
                           stream, *a, err);
 }
 
+static inline int igemm_launch_quant_reduce(const struct igemm_args *a,
+                                            void *stream,
+                                            struct infer_error *err)
+{
+    const struct quant_reduce_args r = {a->out, a->quant, (const int *)a->parts,
+                                        a->g.m, a->splits};
+    const bool wide = output_is_wide(&a->out, 4);
+    const size_t threads = (size_t)a->g.m * (a->g.k / (wide ? 4 : 1));
+    const dim3 grid((unsigned)((threads + 255) / 256));
+
+    return wide ? launch_chained(quant_reduce<4>, grid, dim3(256), 0, stream, r,
+                                 err)
+                : launch_chained(quant_reduce<1>, grid, dim3(256), 0, stream, r,
+                                 err);
+}
+
 template <typename T>
 static int igemm_launch_reduce(const struct igemm_args *a, void *stream,
                                struct infer_error *err)
@@ -267,6 +309,22 @@ static int igemm_launch_reduce(const struct igemm_args *a, void *stream,
                                       0, stream, r, err)
                      : launch_chained(output_reduce<T, 1>, grid, dim3(256), 0,
                                       stream, r, err);
+}
+
+/* Integers by the widest copies that their channels allow. */
+template <typename C>
+static int igemm_launch_bytes(const struct igemm_args *a, void *stream,
+                              struct infer_error *err)
+{
+    const int lanes = a->g.cg | a->g.x_pitch;
+
+    if constexpr (C::PADDED)
+        return lanes % 16 == 0 ? igemm_launch_tile<C, 16>(a, stream, err)
+                               : igemm_launch_tile<C, 4>(a, stream, err);
+    else
+        return lanes % 8 == 0   ? igemm_launch_tile<C, 8>(a, stream, err)
+               : lanes % 4 == 0 ? igemm_launch_tile<C, 4>(a, stream, err)
+                                : igemm_launch_tile<C, 1>(a, stream, err);
 }
 
 static inline void igemm_fill_args(const struct kern_exec *e,
@@ -288,19 +346,16 @@ static inline void igemm_fill_args(const struct kern_exec *e,
     a->out.r_pitch = s->g.r_pitch;
 }
 
-template <typename T>
+template <typename T, int N>
 static int igemm_launch_padding(const struct igemm_state *s, const void *x,
                                 void *to, void *stream, struct infer_error *err)
 {
-    const struct igemm_padding_args a = {x,
-                                         to,
-                                         s->g.n * s->g.h * s->g.w,
-                                         s->channels,
-                                         s->channel_pitch,
-                                         s->g.c / igemm_lane<T>::N};
+    const struct igemm_padding_args a = {
+        x,         to, s->g.n * s->g.h * s->g.w, s->channels, s->channel_pitch,
+        s->g.c / N};
     const int64_t vectors = (int64_t)a.pixels * a.vectors;
 
-    return launch_chained(igemm_padding<T>,
+    return launch_chained(igemm_padding<T, N>,
                           dim3((unsigned)((vectors + 255) / 256)), dim3(256), 0,
                           stream, a, err);
 }
@@ -318,23 +373,35 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
         return 0;
     igemm_fill_args(e, args, s, &a);
     a.tiles_n = conv_ceil_div(s->g.kg, C::L::BN);
-    a.end = igemm_end_of<T>(a.out, s->g.groups, s->g.kg, C::L::BN);
+    if constexpr (C::QUANT)
+        a.quant =
+            quant_end_of(e, args, (size_t)s->g.k * (size_t)s->pitch, s->g.k);
+    else
+        a.end = igemm_end_of<T>(a.out, s->g.groups, s->g.kg, C::L::BN);
     if constexpr (C::PADDED) {
-        rc =
-            igemm_launch_padding<T>(s, a.x, args->workspace, args->stream, err);
+        rc = s->g.c % C::LANE == 0
+                 ? igemm_launch_padding<T, C::LANE>(s, a.x, args->workspace,
+                                                    args->stream, err)
+                 : igemm_launch_padding<T, 4>(s, a.x, args->workspace,
+                                              args->stream, err);
         a.x = args->workspace;
     }
     if (rc < 0)
         return rc;
-    if constexpr (!C::GATHER)
+    if constexpr (C::QUANT && (C::GATHER || C::PADDED))
+        rc = igemm_launch_bytes<C>(&a, args->stream, err);
+    else if constexpr (!C::GATHER)
         rc = igemm_launch_tile<C, 16>(&a, args->stream, err);
     else if (sizeof(T) == 4 || (s->g.cg % 2 == 0 && s->g.x_pitch % 2 == 0))
         rc = igemm_launch_tile<C, 4>(&a, args->stream, err);
     else
         rc = igemm_launch_tile<C, (int)sizeof(T)>(&a, args->stream, err);
-    if (rc == 0 && s->splits > 1)
-        rc = igemm_launch_reduce<T>(&a, args->stream, err);
-    return rc;
+    if (rc < 0 || s->splits == 1)
+        return rc;
+    if constexpr (C::QUANT)
+        return igemm_launch_quant_reduce(&a, args->stream, err);
+    else
+        return igemm_launch_reduce<T>(&a, args->stream, err);
 }
 
 /* ---- tiles --------------------------------------------------------- */

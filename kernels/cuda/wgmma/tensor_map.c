@@ -46,6 +46,8 @@ static CUtensorMapDataType element(enum tensor_map_type type)
         return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     case TENSOR_MAP_F32:
         return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case TENSOR_MAP_BYTES:
+        return CU_TENSOR_MAP_DATA_TYPE_UINT8;
     case TENSOR_MAP_TF32:
         break;
     }
@@ -54,6 +56,8 @@ static CUtensorMapDataType element(enum tensor_map_type type)
 
 static cuuint64_t bytes_of(enum tensor_map_type type)
 {
+    if (type == TENSOR_MAP_BYTES)
+        return 1;
     return type == TENSOR_MAP_F16 || type == TENSOR_MAP_BF16 ? 2 : 4;
 }
 

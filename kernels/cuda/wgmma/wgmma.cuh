@@ -5,13 +5,13 @@
  *
  * The product.  Rows m are output pixels, columns n output channels, the depth
  * d = (r, s, c) with c padded to whole k-tiles in the packed weights.  A k-tile
- * is 128 bytes of channels of one filter position (r, s): 64 halves or 32
- * floats.  TMA finds the windows itself through an im2col tensor map; a 1x1
- * window with neither stride nor pads is a plain matrix.  Both fill with zeros
- * outside the image, past the last channel and past the last pixel.  Of weights
- * only rows that exist are loaded: rows of zeros cost more than others (128
- * outputs in a tile of 256 took 244 us, 256 of them 167; H100).  What lies in
- * their place is multiplied, too, and never stored.
+ * is 128 bytes of channels of one filter position (r, s): 128 integers of 8
+ * bits, 64 halves or 32 floats.  TMA finds the windows itself through an im2col
+ * tensor map; a 1x1 window with neither stride nor pads is a plain matrix. Both
+ * fill with zeros outside the image, past the last channel and past the last
+ * pixel.  Of weights only rows that exist are loaded: rows of zeros cost more
+ * than others (128 outputs in a tile of 256 took 244 us, 256 of them 167;
+ * H100).  What lies in their place is multiplied, too, and never stored.
  *
  * The pipeline.  STAGES k-tiles of BM rows of x, then BN rows of w, 128 bytes
  * each in the 128-byte swizzle, which needs 1024-byte alignment.  full[i]: the
@@ -25,6 +25,8 @@
 #include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/quant/end.cuh"
+#include "kernels/cuda/quant/wgmma_products.cuh"
 #include "kernels/cuda/tf32.cuh"
 #include "kernels/cuda/strided.cuh"
 
@@ -47,18 +49,27 @@ struct wgmma_args {
     float *bn_stats;         /* partial statistics; NULL: none */
     const void *input_scale; /* [n][c]; NULL: none (wgmma_input_scale.cuh) */
     struct fast_div pixels;  /* of an image, for the input scale */
+    struct quant_end quant;  /* of integers (wgmma_8bit.cuh) */
 };
 
 /* ---- types --------------------------------------------------------- */
 
-/* WEIGHTS: matrices of packed weights; HALF: of 16 bits; B_MN_MAJOR: dgrad,
+/* WEIGHTS: matrices of packed weights; HALF: of 16 bits; BYTES: integers of 8
+ * bits; B_MN_MAJOR: dgrad,
  * whose weights lie as in training, w[channel of d][filter position][n], may
  * have changed since the launch before, and are read with the filter flipped.
  * INPUT_SCALE: x is multiplied with a scale in registers
  * (wgmma_input_scale.cuh). */
 template <typename T, int MN_MAJOR> struct wgmma_half {
     typedef T type;
-    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = MN_MAJOR, INPUT_SCALE = 0 };
+    typedef float sum;
+    enum {
+        WEIGHTS = 1,
+        HALF = 1,
+        BYTES = 0,
+        B_MN_MAJOR = MN_MAJOR,
+        INPUT_SCALE = 0
+    };
 };
 typedef wgmma_half<__half, 0> wgmma_f16;
 typedef wgmma_half<__nv_bfloat16, 0> wgmma_bf16;
@@ -66,16 +77,24 @@ typedef wgmma_half<__half, 1> wgmma_f16_mn_major;
 typedef wgmma_half<__nv_bfloat16, 1> wgmma_bf16_mn_major;
 /* Operands rounded to TF32: x by TMA, w when it is packed. */
 struct wgmma_tf32 {
-    typedef float type;
-    enum { WEIGHTS = 1, HALF = 0, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
+    typedef float type, sum;
+    enum { WEIGHTS = 1, HALF = 0, BYTES = 0, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
 };
 /* Single precision: x = big + small, both TF32 to nearest, likewise w, which is
  * packed as two matrices. x w = small big + big small + big big; the term left
  * out is below 2^-21 of a product. */
 struct wgmma_tf32x3 {
-    typedef float type;
-    enum { WEIGHTS = 2, HALF = 0, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
+    typedef float type, sum;
+    enum { WEIGHTS = 2, HALF = 0, BYTES = 0, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
 };
+/* Pixels of U8 or I8, weights of I8, sums of 32 bits (wgmma_8bit.cuh). */
+template <typename T> struct wgmma_bytes {
+    typedef T type;
+    typedef int sum;
+    enum { WEIGHTS = 1, HALF = 0, BYTES = 1, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
+};
+typedef wgmma_bytes<uint8_t> wgmma_u8;
+typedef wgmma_bytes<int8_t> wgmma_i8;
 
 /* ---- the pipeline -------------------------------------------------- */
 
@@ -240,8 +259,8 @@ wgmma_operand_next(struct wgmma_operand_state<M, MT> &b)
 #define WGMMA_STEPS 4
 #endif
 
-template <typename M, int N>
-static __device__ __forceinline__ void wgmma_issue(float (&d)[N], uint64_t x,
+template <typename M, typename S, int N>
+static __device__ __forceinline__ void wgmma_issue(S (&d)[N], uint64_t x,
                                                    uint64_t w)
 {
     if constexpr (M::B_MN_MAJOR)
@@ -251,8 +270,8 @@ static __device__ __forceinline__ void wgmma_issue(float (&d)[N], uint64_t x,
 }
 
 /* A group of products: STEPS times 32 bytes of depth; 64 rows are 8192. */
-template <typename M, int STEPS, int MT, int N>
-static __device__ __forceinline__ void wgmma_issue_steps(float (&acc)[MT][N],
+template <typename M, int STEPS, typename S, int MT, int N>
+static __device__ __forceinline__ void wgmma_issue_steps(S (&acc)[MT][N],
                                                          uint64_t x, uint64_t w)
 {
     const int w_step = (M::B_MN_MAJOR ? 2048 : 32) >> 4;
@@ -272,9 +291,9 @@ static __device__ __forceinline__ void wgmma_issue_steps(float (&acc)[MT][N],
  * w_at. One group of products stays in flight while the next k-tile is awaited.
  * order_barrier, unless 0: the named barrier of 256 threads to arrive at when
  * the last products are issued. */
-template <int STAGES, int MT, int N, typename M>
+template <int STAGES, typename S, int MT, int N, typename M>
 static __device__ __forceinline__ void
-wgmma_multiply(M, float (&acc)[MT][N], struct pipeline_state *pipe,
+wgmma_multiply(M, S (&acc)[MT][N], struct pipeline_state *pipe,
                const unsigned char *, uint32_t base, uint32_t full,
                uint32_t empty, int x_at, int w_at, int k_tiles,
                int order_barrier, struct wgmma_operand_state<M, MT> &operand)

@@ -25,6 +25,7 @@
 
 #include "kernels/cuda/wgmma/wgmma.cuh"
 #include "kernels/cuda/wgmma/wgmma_input_scale.cuh"
+#include "kernels/cuda/wgmma/wgmma_8bit.cuh"
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
 
 /* Bytes of shared memory up to which two CTAs fit a multiprocessor: half of
@@ -34,6 +35,7 @@
 template <typename M, int WGS_, int BN_, int STAGES_> struct wgmma_cluster {
     typedef M mode;
     typedef typename M::type T;
+    typedef typename M::sum sum;
     enum {
         WGS = WGS_,
         BN = BN_,
@@ -156,14 +158,21 @@ wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
 {
     struct pipeline_state pipe = {0, 0};
     struct wgmma_operand_state<typename L::mode, 1> operand;
-    float acc[1][L::BN / 2], r[L::N] = {};
+    typename L::sum acc[1][L::BN / 2];
+    float r[L::N] = {};
 
     if (!a.constant_bias)
         launch_wait();
-    wgmma_start_sums<1, L::BN>(rank == 0 ? a.out.bias : NULL, a.g.k, n0, acc);
+    if constexpr (L::mode::BYTES)
+        wgmma_start_integers<1, L::BN>(rank == 0 ? a.quant.offset : NULL, a.g.k,
+                                       n0, acc);
+    else
+        wgmma_start_sums<1, L::BN>(rank == 0 ? a.out.bias : NULL, a.g.k, n0,
+                                   acc);
     launch_wait();
     wgmma_operand_begin(operand, a, m0 + warpgroup_index() * 64, first);
-    wgmma_first_residuals<L>(a, rank, size, m0, n0, r);
+    if constexpr (!L::mode::BYTES)
+        wgmma_first_residuals<L>(a, rank, size, m0, n0, r);
     wgmma_multiply<L::STAGES>(typename L::mode(), acc, &pipe, shared, base,
                               base + L::FULL, base + L::EMPTY,
                               warpgroup_index() * 8192, L::BM * 128, k_tiles, 0,
@@ -172,7 +181,10 @@ wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
         cluster_wait(); /* the peers' barriers are initialised */
     named_barrier_sync(L::CONSUMER_BARRIER,
                        L::CONSUMERS); /* all products are done */
-    wgmma_stage_partials<L>(acc[0], base);
+    if constexpr (L::mode::BYTES)
+        wgmma_stage_integers<L::BN, L::PITCH>(acc[0], base);
+    else
+        wgmma_stage_partials<L>(acc[0], base);
     if (size > 1)
         fence_proxy_async();
     named_barrier_sync(L::CONSUMER_BARRIER, L::CONSUMERS);
@@ -181,9 +193,14 @@ wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
         mbarrier_wait(base + L::SUMMED, 0);
         cluster_arrive(); /* all of the peers' sums are here */
     }
-    wgmma_reduce_partials<L>(a, (const float *)shared,
-                             (const float *)(shared + L::SUMS), rank, size, m0,
-                             n0, r);
+    if constexpr (L::mode::BYTES)
+        wgmma_reduce_integers<L>(a, (const int *)shared,
+                                 (const int *)(shared + L::SUMS), rank, size,
+                                 m0, n0);
+    else
+        wgmma_reduce_partials<L>(a, (const float *)shared,
+                                 (const float *)(shared + L::SUMS), rank, size,
+                                 m0, n0, r);
 }
 
 template <typename L>

@@ -23,7 +23,8 @@
 
 template <typename T> struct wgmma_input_scale {
     typedef T type;
-    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 0, INPUT_SCALE = 1 };
+    typedef float sum;
+    enum { WEIGHTS = 1, HALF = 1, BYTES = 0, B_MN_MAJOR = 0, INPUT_SCALE = 1 };
 };
 
 /* The channel of depth d of a k-tile of 64: d = 16 k + 8 u + 2 t + h is channel

@@ -117,6 +117,40 @@ template <typename L> static constexpr bool wgmma_has_bn_stats(void)
     return !L::CLUSTER && L::mode::HALF && !L::mode::INPUT_SCALE && L::BN >= 64;
 }
 
+/* Integers: bytes in and out but for clusters, which store any type; no pixels
+ * of the padding, which TMA fills with zeros, unless 0 is the zero point. */
+template <typename L>
+static int wgmma_check_bytes(const struct kern_problem *p,
+                             const struct wgmma_state *s,
+                             struct infer_error *why)
+{
+    const struct kern_tensor *r = kern_problem_in(p, CONV_RESIDUAL);
+    const bool bytes =
+        quant_is_byte(p->out[0].dtype) && (!r || quant_is_byte(r->dtype));
+    const int64_t rows = (int64_t)(s->g.p - 1) * s->g.stride_h +
+                         (int64_t)(s->g.r - 1) * s->g.dilation_h - s->g.pad_top;
+    const int64_t columns = (int64_t)(s->g.q - 1) * s->g.stride_w +
+                            (int64_t)(s->g.s - 1) * s->g.dilation_w -
+                            s->g.pad_left;
+    const bool padded = s->g.pad_top > 0 || s->g.pad_left > 0 ||
+                        rows >= s->g.h || columns >= s->g.w;
+    const int rc = quant_check(p, why);
+
+    if (rc < 0)
+        return rc;
+    if (s->g.k % 16)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes outputs in 16s, found %d", s->g.k);
+    if (!L::CLUSTER && !bytes)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes residuals and gives outputs of 8 bits");
+    if (padded && p->quant.x_zero != 0)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes padding where the zero point is 0, found %d",
+                         p->quant.x_zero);
+    return 0;
+}
+
 template <typename L>
 static int wgmma_check_extras(const struct kern_problem *p,
                               const struct wgmma_state *s,
@@ -150,7 +184,8 @@ static int wgmma_supports(const struct kern_problem *p,
     int rc = wgmma_configure<L>(p, d, 0, &s, why);
 
     if (rc == 0)
-        rc = conv_weights_packable(p, why);
+        rc = L::mode::BYTES ? wgmma_check_bytes<L>(p, &s, why)
+                            : conv_weights_packable(p, why);
     if (rc == 0)
         rc = wgmma_check_device(d, why);
     if (rc == 0)
@@ -216,7 +251,8 @@ static double wgmma_stores_us(const struct kern_problem *p,
         s->multiprocessors % s->tiles_n == 0
             ? conv_ceil_div(full, columns)
             : conv_ceil_div(s->g.k, columns) / (double)s->tiles_n;
-    const double stage = bn_stats_of(p) ? 1
+    const double stage = bn_stats_of(p)   ? 1
+                         : L::mode::BYTES ? 0.9
                          : unary_is_piecewise_linear(p->epilogue.act.kind)
                              ? 0.45
                              : 0.85;
@@ -321,6 +357,8 @@ static void wgmma_declare(struct kern_exec *e, const struct wgmma_state *s)
                  s->cluster);
     e->packed[CONV_W] = L::mode::WEIGHTS * (size_t)s->g.k * (size_t)s->pitch *
                         sizeof(typename L::T);
+    if (L::mode::BYTES)
+        e->packed[CONV_W] = quant_packed_bytes(e->packed[CONV_W], s->g.k);
 }
 
 /* Puts packed weights of 16 bits in the order of wgmma_input_scale_channel().
@@ -341,15 +379,23 @@ static int wgmma_pack(const struct kern_exec *e, int i, const void *src,
                       void *dst, struct infer_error *err)
 {
     const struct wgmma_state *s = (const struct wgmma_state *)e->state;
-    const enum infer_dtype to = e->problem.in[CONV_X].dtype;
+    const enum infer_dtype to =
+        L::mode::BYTES ? INFER_I8 : e->problem.in[CONV_X].dtype;
     /* TF32x3 splits what it packs; TF32 rounds it. */
-    const enum conv_round round = L::mode::HALF || L::mode::WEIGHTS == 2
-                                      ? CONV_ROUND_TYPE
-                                      : CONV_ROUND_TF32;
+    const enum conv_round round =
+        L::mode::HALF || L::mode::BYTES || L::mode::WEIGHTS == 2
+            ? CONV_ROUND_TYPE
+            : CONV_ROUND_TF32;
 
     (void)err;
     conv_pack_rows(&s->g, e->problem.in[i].dtype, src, to, round,
                    s->pitch / (s->g.r * s->g.s), s->pitch, dst);
+    if constexpr (L::mode::BYTES) {
+        const size_t bytes = (size_t)s->g.k * (size_t)s->pitch;
+        wgmma_8bit_permute(s->g.k, (size_t)s->pitch, (uint8_t *)dst);
+        quant_pack_tail(&e->problem, (const int8_t *)src, s->g.k, s->g.depth,
+                        bytes, dst);
+    }
     if (L::mode::INPUT_SCALE)
         wgmma_permute_weights((int64_t)s->g.k * s->pitch, (uint16_t *)dst);
     if (L::mode::WEIGHTS == 2)
@@ -370,7 +416,9 @@ static int wgmma_load_maps(const struct kern_exec *e,
         tensor_map_type_of(e->problem.in[CONV_X].dtype);
     /* TF32 is rounded by TMA; TF32x3 splits F32 in registers. */
     const enum tensor_map_type x_type =
-        L::mode::HALF || L::mode::WEIGHTS == 2 ? type : TENSOR_MAP_TF32;
+        L::mode::HALF || L::mode::BYTES || L::mode::WEIGHTS == 2
+            ? type
+            : TENSOR_MAP_TF32;
     const void *x = args->in[CONV_X];
     const int rc = s->im2col
                        ? tensor_map_im2col(&a->x, x_type, x, &s->g, L::BM, err)
@@ -425,6 +473,9 @@ static int wgmma_fill_args(const struct kern_exec *e,
     a->im2col = s->im2col;
     a->constant_bias =
         !a->out.bias || (e->problem.constant_in & 1u << CONV_BIAS);
+    if constexpr (L::mode::BYTES)
+        a->quant =
+            quant_end_of(e, args, (size_t)s->g.k * (size_t)s->pitch, s->g.k);
     a->per_position = s->per_position;
     a->k_tiles = s->k_tiles;
     a->tiles_m = s->tiles_m;
@@ -525,6 +576,28 @@ static const struct conv_tile wgmma_conv_tiles[] = {
     WGMMA_TILE("128x64", 67, wgmma_tile<M, 2, 1, 2, 64, 5, 4>),
     WGMMA_TILE("64x256", 68, wgmma_tile<M, 1, 1, 2, 256, 3, 5>),
     WGMMA_TILE("128x32", 48, wgmma_tile<M, 2, 1, 2, 32, 6, 4>),
+    WGMMA_TILE("128x128", 85, wgmma_cluster<M, 2, 128, 4>),
+    WGMMA_TILE("64x64", 46, wgmma_cluster<M, 1, 64, 5>),
+    WGMMA_TILE("64x32", 31, wgmma_cluster<M, 1, 32, 8>),
+};
+
+/* Of integers: an epilogue stage is 128 channels. */
+template <typename M>
+static const struct conv_tile wgmma_8bit_conv_tiles[] = {
+    WGMMA_TILE("128x256", 77, wgmma_tile<M, 1, 2, 2, 256, 4, 2>),
+    WGMMA_TILE("192x128", 80, wgmma_tile<M, 1, 3, 3, 128, 4, 2>),
+    WGMMA_TILE("128x128", 84, wgmma_tile<M, 2, 1, 2, 128, 4, 5>),
+    WGMMA_TILE("256x64", 76, wgmma_tile<M, 4, 1, 2, 64, 4, 4>),
+    WGMMA_TILE("128x64", 67, wgmma_tile<M, 2, 1, 2, 64, 5, 4>),
+    WGMMA_TILE("64x256", 68, wgmma_tile<M, 1, 1, 2, 256, 3, 5>),
+    WGMMA_TILE("128x32", 48, wgmma_tile<M, 2, 1, 2, 32, 6, 4>),
+    WGMMA_TILE("128x128", 85, wgmma_cluster<M, 2, 128, 4>),
+    WGMMA_TILE("64x64", 46, wgmma_cluster<M, 1, 64, 5>),
+    WGMMA_TILE("64x32", 31, wgmma_cluster<M, 1, 32, 8>),
+};
+
+template <typename M>
+static const struct conv_tile wgmma_8bit_dense_tiles[] = {
     WGMMA_TILE("128x128", 85, wgmma_cluster<M, 2, 128, 4>),
     WGMMA_TILE("64x64", 46, wgmma_cluster<M, 1, 64, 5>),
     WGMMA_TILE("64x32", 31, wgmma_cluster<M, 1, 32, 8>),

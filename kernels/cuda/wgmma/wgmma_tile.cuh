@@ -37,6 +37,7 @@
 #include "kernels/cuda/wgmma/wgmma.cuh"
 #include "kernels/cuda/wgmma/wgmma_input_scale.cuh"
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
+#include "kernels/cuda/wgmma/wgmma_8bit.cuh"
 #include "kernels/cuda/wgmma/wgmma_bn_stats.cuh"
 
 template <typename M, int MT_, int COOP_, int WGS_, int BN_, int STAGES_,
@@ -44,6 +45,7 @@ template <typename M, int MT_, int COOP_, int WGS_, int BN_, int STAGES_,
 struct wgmma_tile {
     typedef M mode;
     typedef typename M::type T;
+    typedef typename M::sum sum;
     enum {
         MT = MT_,
         COOP = COOP_,
@@ -142,8 +144,9 @@ wgmma_pick(const float (&acc)[L::MT][L::BN / 2], int box, float (&v)[N])
 /* Stores USED columns of sums, v, at (m, n) through the next epilogue stage. */
 template <typename L, wgmma_epilogue_kind KIND>
 static __device__ __forceinline__ void
-wgmma_send(const struct wgmma_args &a, float *v, struct wgmma_epilogue *s,
-           unsigned char *shared, uint32_t base, int group, int m, int n)
+wgmma_send(const struct wgmma_args &a, typename L::sum *v,
+           struct wgmma_epilogue *s, unsigned char *shared, uint32_t base,
+           int group, int m, int n)
 {
     const bool first = threadIdx.x % 32 == 0;
     const int rows = threadIdx.x / 32 % 4 * 16;
@@ -161,7 +164,10 @@ wgmma_send(const struct wgmma_args &a, float *v, struct wgmma_epilogue *s,
             tma_store_wait_group<L::EPI_STAGES - 1>();
         __syncwarp();
     }
-    wgmma_finish<typename L::T, L::USED / 8, KIND>(a.out, v, base + at);
+    if constexpr (L::mode::BYTES)
+        wgmma_finish_bytes<L::USED / 16>(a, v, base + at, n);
+    else
+        wgmma_finish<typename L::T, L::USED / 8, KIND>(a.out, v, base + at);
     fence_proxy_async();
     __syncwarp();
     if (a.unaligned)
@@ -183,9 +189,27 @@ wgmma_send(const struct wgmma_args &a, float *v, struct wgmma_epilogue *s,
 }
 
 /* Stores a consumer's part of a tile, which starts at (m0, n0), stage by stage;
- * each warp stores its own 16 rows. The loop is unrolled for piecewise-linear
- * activations, which are short; the instructions of the others would not fit
- * the instruction cache. */
+ * each warp stores its own 16 rows.  The activation is piecewise linear, which
+ * is short enough to unroll the loop. */
+template <typename L>
+static __device__ __forceinline__ void
+wgmma_store_unrolled(const struct wgmma_args &a,
+                     typename L::sum (&acc)[L::MT][L::BN / 2],
+                     struct wgmma_epilogue *s, unsigned char *shared,
+                     uint32_t base, int group, int m0, int n0)
+{
+#pragma unroll
+    for (int box = 0; box < L::BOXES; box++) {
+        const int n = n0 + box % L::PARTS * L::USED;
+        if (n < a.g.k)
+            wgmma_send<L, WGMMA_PIECEWISE_LINEAR>(
+                a, acc[box / L::PARTS] + box % L::PARTS * (L::USED / 2), s,
+                shared, base, group, m0 + box / L::PARTS * 64, n);
+    }
+}
+
+/* The same with any activation, whose instructions would not fit the
+ * instruction cache if the loop were unrolled. */
 template <typename L>
 static __device__ __forceinline__ void
 wgmma_store(const struct wgmma_args &a, float (&acc)[L::MT][L::BN / 2],
@@ -193,14 +217,7 @@ wgmma_store(const struct wgmma_args &a, float (&acc)[L::MT][L::BN / 2],
             int group, int m0, int n0)
 {
     if (unary_is_piecewise_linear(a.out.epilogue.act.kind)) {
-#pragma unroll
-        for (int box = 0; box < L::BOXES; box++) {
-            const int n = n0 + box % L::PARTS * L::USED;
-            if (n < a.g.k)
-                wgmma_send<L, WGMMA_PIECEWISE_LINEAR>(
-                    a, acc[box / L::PARTS] + box % L::PARTS * (L::USED / 2), s,
-                    shared, base, group, m0 + box / L::PARTS * 64, n);
-        }
+        wgmma_store_unrolled<L>(a, acc, s, shared, base, group, m0, n0);
         return;
     }
 #pragma unroll 1
@@ -310,9 +327,12 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
     for (int tile = blockIdx.x + role * gridDim.x; tile < tiles;
          tile += L::PINGPONG * gridDim.x) {
         const int m0 = wgmma_tile_m0<L>(a, tile), n0 = tile % a.tiles_n * L::BN;
-        float acc[L::MT][L::BN / 2];
+        typename L::sum acc[L::MT][L::BN / 2];
         struct wgmma_operand_state<typename L::mode, L::MT> operand;
-        wgmma_start_sums<L::MT, L::BN>(a.out.bias, a.g.k, n0, acc);
+        if constexpr (L::mode::BYTES)
+            wgmma_start_integers<L::MT, L::BN>(a.quant.offset, a.g.k, n0, acc);
+        else
+            wgmma_start_sums<L::MT, L::BN>(a.out.bias, a.g.k, n0, acc);
         wgmma_operand_begin(operand, a, m0 + member * L::MT * 64, 0);
         if (L::PINGPONG == 2)
             named_barrier_sync(L::ORDER_BARRIER + role, 256);
@@ -326,6 +346,9 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
         if constexpr (BN_STATS)
             wgmma_store_with_statistics<L>(a, acc, &epilogue, shared, base,
                                            group, m0 + member * L::MT * 64, n0);
+        else if constexpr (L::mode::BYTES)
+            wgmma_store_unrolled<L>(a, acc, &epilogue, shared, base, group,
+                                    m0 + member * L::MT * 64, n0);
         else
             wgmma_store<L>(a, acc, &epilogue, shared, base, group,
                            m0 + member * L::MT * 64, n0);

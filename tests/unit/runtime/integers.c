@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps between nodes dequantize and quantize run on integers: the same bits
- * on every CPU backend, and 2 % of the outputs from arithmetic in floats (which
- * a session that keeps every tensor does), where a rounding between layers may
- * fall on the next integer. */
+ * on every CPU backend and on a GPU, and 2 % of the outputs from arithmetic in
+ * floats (which a session that keeps every tensor does), where a rounding
+ * between layers may fall on the next integer. */
 #include <math.h>
 
 #include "tests/unit/runtime/network.h"
@@ -225,6 +225,58 @@ static void test_mixed(void **unused)
     free(floats.data);
 }
 
+/* Output 0 on a GPU, or false: there is none. */
+static bool run_on_gpu(struct graph *g, struct infer_array *out)
+{
+    const int64_t dim[4] = {2, 5, 6, 7};
+    struct infer_model *model = model_of(g);
+    struct infer_session_options o;
+    struct infer_session *s = NULL;
+    struct infer_error err = {0};
+    uint64_t state = 9;
+    struct infer_array x = array_of(&state, 4, dim);
+
+    infer_session_options_init(&o);
+    o.device = "cuda";
+    o.tune = 0;
+    const int rc = infer_session_create(model, &o, &err, &s);
+    if (rc == 0)
+        *out = run(s, &x, 1, 0);
+    else if (rc != INFER_EDEVICE || getenv("INFER_REQUIRE_GPU"))
+        fail_msg("%s", err.text);
+    infer_session_close(&s);
+    infer_model_close(&model);
+    free(x.data);
+    return rc == 0;
+}
+
+/* A GPU gives the reference's bits. */
+static void test_gpu(void **unused)
+{
+    struct graph *const graph[] = {chain(false, KERN_RELU), mixed()};
+    struct graph *const same[] = {chain(false, KERN_RELU), mixed()};
+    bool found = true;
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(graph); i++) {
+        int layers;
+        struct infer_array ref =
+            run_graph(same[i], INFER_BACKEND_REF, false, 0, &layers);
+        struct infer_array gpu;
+
+        if (run_on_gpu(graph[i], &gpu)) {
+            assert_int_equal(gpu.bytes, ref.bytes);
+            assert_memory_equal(gpu.data, ref.data, ref.bytes);
+            free(gpu.data);
+        } else {
+            found = false;
+        }
+        free(ref.data);
+    }
+    if (!found)
+        skip();
+}
+
 /* A function that integer kernels do not know is still applied to real values,
  * before they are quantised. */
 static void test_activation(void **unused)
@@ -246,6 +298,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chain),
         cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_gpu),
         cmocka_unit_test(test_activation),
     };
 

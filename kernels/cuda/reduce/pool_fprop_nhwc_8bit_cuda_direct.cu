@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Maximum and average pooling of 1 to 3 dimensions on integers with scales
+ * (kernels/quant/quant.h).
+ *
+ * One thread an output position and four channels, one word of them, where they
+ * lie side by side, else one channel.  Maxima are of bytes in halves of words,
+ * two at a time; I8 is moved by 128 first.  Sums are of 32 bits.
+ */
+#include "kernels/cuda/quant/scaled.cuh"
+#include "kernels/cuda/reduce/pool_taps.cuh"
+#include "kernels/cuda/types.cuh"
+
+#define THREADS 256
+
+struct quant_pool_args {
+    struct cuda_window w;
+    uint32_t count; /* of threads with work */
+    bool include_pad;
+    uint32_t flip; /* 0x80808080 of I8 */
+    int x_zero;    /* after that */
+    float x_scale;
+    struct scaled_type to;
+    struct kern_unary act;
+    const void *x;
+    void *y;
+};
+
+/* What a window has shown: of N channels, their maxima or sums. */
+template <int N, bool MAX> struct quant_seen;
+
+template <int N> struct quant_seen<N, true> {
+    uint32_t even, odd; /* bytes 0 and 2, 1 and 3 */
+
+    __device__ __forceinline__ void see(uint32_t word)
+    {
+        even = __vmaxu2(even, word & 0x00ff00ff);
+        odd = __vmaxu2(odd, word >> 8 & 0x00ff00ff);
+    }
+    __device__ __forceinline__ int of(int j) const
+    {
+        return (int)((j % 2 ? odd : even) >> j / 2 * 16 & 0xffff);
+    }
+};
+
+template <int N> struct quant_seen<N, false> {
+    int sum[N];
+
+    __device__ __forceinline__ void see(uint32_t word)
+    {
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[j] += (int)(word >> j * 8 & 255);
+    }
+    __device__ __forceinline__ int of(int j) const
+    {
+        return sum[j];
+    }
+};
+
+template <int N>
+static __device__ __forceinline__ uint32_t load_word(const uint8_t *x)
+{
+    return N == 4 ? *(const uint32_t *)x : *x;
+}
+
+/* Values of the window: `inside` taps are in the input, the mean is over n. */
+template <int N, bool MAX>
+static __device__ __forceinline__ void
+values_of(const struct quant_pool_args &a, const struct quant_seen<N, MAX> &s,
+          int inside, int n, float *v)
+{
+    const float scale = MAX ? a.x_scale : __fdiv_rn(a.x_scale, (float)n);
+    const int zero = MAX ? a.x_zero : a.x_zero * inside;
+
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        v[j] = inside ? __fmul_rn((float)(s.of(j) - zero), scale) : 0;
+}
+
+template <int N, bool MAX>
+static __global__ void __launch_bounds__(THREADS)
+    quant_pool(const __grid_constant__ struct quant_pool_args a)
+{
+    const uint32_t i = blockIdx.x * (uint32_t)THREADS + threadIdx.x;
+    const struct cuda_window &w = a.w;
+    struct quant_seen<N, MAX> seen = {
+    };
+    uint32_t o[5];
+    float v[N];
+
+    launch_wait();
+    if (i >= a.count)
+        return;
+    w.index(i, o);
+    const struct taps td = taps_of<false>(w, 0, o[2]);
+    const struct taps th = taps_of<false>(w, 1, o[3]);
+    const struct taps tw = taps_of<false>(w, 2, o[4]);
+    const uint8_t *x = (const uint8_t *)a.x + o[0] * w.x_stride[0] +
+                       (int64_t)o[1] * N * w.x_stride[1];
+    for (int d = td.first; d < td.last; d++) {
+        const int64_t id =
+            (int64_t)o[2] * w.step[0] - w.pad[0] + (int64_t)d * w.dilation[0];
+        for (int h = th.first; h < th.last; h++) {
+            const int64_t ih = (int64_t)o[3] * w.step[1] - w.pad[1] +
+                               (int64_t)h * w.dilation[1];
+            const uint8_t *line = x + id * w.x_stride[2] + ih * w.x_stride[3];
+#pragma unroll 4
+            for (int c = tw.first; c < tw.last; c++) {
+                const int64_t iw = (int64_t)o[4] * w.step[2] - w.pad[2] +
+                                   (int64_t)c * w.dilation[2];
+                seen.see(load_word<N>(line + iw * w.x_stride[4]) ^ a.flip);
+            }
+        }
+    }
+    const int inside = max(td.last - td.first, 0) * max(th.last - th.first, 0) *
+                       max(tw.last - tw.first, 0);
+    const int counted = td.counted * th.counted * tw.counted;
+    values_of<N, MAX>(a, seen, inside, a.include_pad ? counted : inside, v);
+    unary_piecewise_linear<N>(a.act, v);
+    scaled_store<N>(a.to, a.y,
+                    o[0] * w.y_stride[0] + (int64_t)o[1] * N * w.y_stride[1] +
+                        o[2] * w.y_stride[2] + o[3] * w.y_stride[3] +
+                        o[4] * w.y_stride[4],
+                    v);
+}
+
+/* ---- the host's side ----------------------------------------------- */
+
+/* A sum of so many bytes fits 32 bits. */
+#define MAX_TAPS (1 << 23)
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    const struct kern_pool *a = &p->attr.pool;
+    double taps = 1;
+
+    (void)d;
+    if (!quant_is_scaled(p) || !scaled_is_known(&p->out[0]) ||
+        !scaled_act_is_known(&p->epilogue.act))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "pools integers of 8 bits with scales");
+    if (kern_tensor_count(&p->in[0]) > INT32_MAX ||
+        kern_tensor_count(&p->out[0]) > INT32_MAX)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "has more than 2^31 elements");
+    for (int i = 0; i < p->in[0].rank - 2; i++) {
+        const double reach = (double)p->in[0].dim[i + 2] + a->pad_begin[i] +
+                             a->pad_end[i] +
+                             (double)a->window[i] * a->dilation[i] +
+                             (double)p->out[0].dim[i + 2] * a->stride[i];
+        taps *= a->window[i];
+        if (reach > 1e9 || taps > MAX_TAPS)
+            return error_set(why, INFER_EUNSUPPORTED,
+                             "the window is too large");
+    }
+    return 0;
+}
+
+/* True if four channels of every position can be moved as one. */
+static bool in_words(const struct kern_tensor *t, const void *at)
+{
+    const size_t bytes = 4 * infer_dtype_size(t->dtype);
+
+    if (t->dim[1] % 4 != 0 || t->stride[1] != 1 || (uintptr_t)at % bytes != 0)
+        return false;
+    for (int d = 0; d < t->rank; d++)
+        if (d != 1 && t->dim[d] > 1 && t->stride[d] % 4 != 0)
+            return false;
+    return true;
+}
+
+typedef void (*quant_pool_function)(const struct quant_pool_args);
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const bool sign = p->in[0].dtype == INFER_I8;
+    const bool max = p->attr.pool.kind == KERN_POOL_MAX;
+    const bool words =
+        in_words(&p->in[0], args->in[0]) && in_words(&p->out[0], args->out[0]);
+    const int n = words ? 4 : 1;
+    struct quant_pool_args a = {};
+
+    if (kern_tensor_count(&p->out[0]) == 0)
+        return 0;
+    a.w.fill_pool(p);
+    a.include_pad = p->attr.pool.count_include_pad;
+    a.flip = !sign ? 0 : words ? 0x80808080u : 0x80u;
+    a.x_zero = p->quant.x_zero + (sign ? 128 : 0);
+    a.x_scale = p->quant.x_scale;
+    a.to = scaled_type_of(p->out[0].dtype, p->quant.y_scale, p->quant.y_zero);
+    a.act = p->epilogue.act;
+    a.x = args->in[0];
+    a.y = args->out[0];
+    a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / n);
+    a.w.split_by((int)(p->out[0].dim[1] / n));
+    const quant_pool_function f =
+        words ? max ? quant_pool<4, true> : quant_pool<4, false>
+        : max ? quant_pool<1, true>
+              : quant_pool<1, false>;
+    return launch_chained(f, cuda_blocks(a.count, THREADS), THREADS, 0,
+                          args->stream, a, err);
+}
+
+KERN_FUNCTIONS(pool_fprop_nhwc_8bit_cuda_direct) = {
+    .supports = supports,
+    .launch = launch,
+};
