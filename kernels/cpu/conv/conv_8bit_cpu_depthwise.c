@@ -32,6 +32,9 @@ enum { X = DOT_X, W = DOT_W };
 #define BUFFER 24576
 /* Fewest output pixels of a stretch, unless the row has fewer. */
 #define FEW_PIXELS 8
+/* Most bytes of a thread's buffer: rows of products need less for windows whose
+ * taps lie far apart. */
+#define MAX_BUFFER (1 << 24)
 
 struct state {
     struct dot_layer g;
@@ -46,6 +49,17 @@ struct state {
     size_t weights, buffer;
 };
 
+/* Bytes of the quads of FEW_PIXELS output pixels. */
+static double least_buffer(const struct dot_layer *g)
+{
+    const double quads = (double)(g->window[0] * g->window[1]) / 4 + 1;
+    const double columns = (double)(FEW_PIXELS - 1) * (double)g->step[2] +
+                           (double)(g->window[2] - 1) * (double)g->dilation[2] +
+                           1;
+
+    return quads * columns * DOT_MAX_PANEL * 4;
+}
+
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
@@ -57,10 +71,13 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         return rc;
     memset(&g, 0, sizeof g);
     dot_layer_read(p, &g);
-    return dot_is_depthwise(&g)
-               ? 0
-               : error_set(why, INFER_EUNSUPPORTED,
-                           "takes one channel and one output a group");
+    if (!dot_is_depthwise(&g))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes one channel and one output a group");
+    if (least_buffer(&g) > MAX_BUFFER)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes windows whose rows fit %d bytes", MAX_BUFFER);
+    return 0;
 }
 
 /* Sets what depends on sizes that may be too large; false: they are. */
