@@ -21,29 +21,9 @@ static struct pb_span or_filled(struct onnx_import *im, const char *name,
                               : filled(im, rank, dim, value);
 }
 
-int aten_batch_norm(struct onnx_import *im)
-{
-    const struct pb_span x = aten_tensor(im, "input");
-    const int64_t channels = aten_dim(im, x, 1);
-    struct aten_attrs a = {.n = 0};
-
-    if (aten_flag(im, "training", false))
-        return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "the program was exported in training mode: call "
-                         "eval() before the export");
-    if (im->rc < 0 || channels < 1)
-        return onnx_fail(im, INFER_EUNSUPPORTED, "%lld channels",
-                         (long long)channels);
-    aten_set_float(&a, "epsilon", aten_number(im, "eps", 1e-5));
-    return ATEN_LAST(im, "BatchNormalization", &a, x,
-                     or_filled(im, "weight", 1, &channels, 1),
-                     or_filled(im, "bias", 1, &channels, 0),
-                     aten_tensor(im, "running_mean"),
-                     aten_tensor(im, "running_var"));
-}
-
 /* By the statistics of the input itself: over all dimensions but the channels.
- * InstanceNorm comes as this, its batch and channels as channels. */
+ * InstanceNorm comes as this, its batch and channels as channels, and so does
+ * the standardisation of weights. */
 int aten_own_norm(struct onnx_import *im)
 {
     const struct pb_span x = aten_tensor(im, "input");
@@ -76,6 +56,29 @@ int aten_own_norm(struct onnx_import *im)
             im, "Add", NULL, y,
             ATEN_STEP(im, "Reshape", NULL, aten_tensor(im, "bias"), list));
     return aten_same(im, 0, y);
+}
+
+int aten_batch_norm(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "input");
+    const int64_t channels = aten_dim(im, x, 1);
+    struct aten_attrs a = {.n = 0};
+
+    if (aten_flag(im, "training", false) && !aten_has(im, "running_mean"))
+        return aten_own_norm(im);
+    if (aten_flag(im, "training", false))
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "the program was exported in training mode: call "
+                         "eval() before the export");
+    if (im->rc < 0 || channels < 1)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "%lld channels",
+                         (long long)channels);
+    aten_set_float(&a, "epsilon", aten_number(im, "eps", 1e-5));
+    return ATEN_LAST(im, "BatchNormalization", &a, x,
+                     or_filled(im, "weight", 1, &channels, 1),
+                     or_filled(im, "bias", 1, &channels, 0),
+                     aten_tensor(im, "running_mean"),
+                     aten_tensor(im, "running_var"));
 }
 
 int aten_layer_norm(struct onnx_import *im)

@@ -46,6 +46,24 @@ int tf_rsqrt(struct onnx_import *im)
     return tf_last(im, "Reciprocal", &root, 1, NULL, 0);
 }
 
+/* 1 - erf(x) */
+int tf_erfc(struct onnx_import *im)
+{
+    struct pb_span in[2];
+    struct graph_type t;
+    struct constant *one;
+
+    onnx_arity(im, 1, 1);
+    if (onnx_input_type(im, 0, 0, &t) < 0)
+        return im->rc;
+    in[1] = tf_next(im, "Erf", im->node->in[0], "erf");
+    one = constant_new(t.dtype, 0, NULL);
+    if (one)
+        scalar_store(t.dtype, one->data, 0, 1);
+    in[0] = onnx_step_constant(im, one);
+    return tf_last(im, "Sub", in, 2, NULL, 0);
+}
+
 /* x x, and with two inputs (x - y) (x - y). */
 int tf_square(struct onnx_import *im)
 {

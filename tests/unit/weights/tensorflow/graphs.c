@@ -403,6 +403,35 @@ TEST(test_identities)
     graph_free(g);
 }
 
+/* Keras' GELU is told by it. */
+TEST(test_erfc)
+{
+    static const float x[4] = {-2, 0, 0.5f, 3};
+    const int64_t dim[2] = {1, 4};
+    struct pb_message m = {0}, n;
+    struct weights_dict io;
+    struct infer_error err;
+    struct constant *in = constant_new(INFER_F32, 2, dim);
+    struct constant *out = constant_new(INFER_F32, 2, dim);
+    struct graph *g;
+
+    assert_true(in && out);
+    for (int i = 0; i < 4; i++) {
+        ((float *)in->data)[i] = x[i];
+        ((float *)out->data)[i] = (float)erfc((double)x[i]);
+    }
+    weights_dict_init(&io);
+    assert_int_equal(weights_dict_add(&io, "input0", in, &err), 0);
+    assert_int_equal(weights_dict_add(&io, "output0", out, &err), 0);
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 4});
+    n = def_node("y", "Erfc", "x", NULL);
+    pb_nested(&m, 1, &n);
+    g = read_graph(&m);
+    assert_true(run_graph(g, &io) <= 1e-6);
+    graph_free(g);
+    weights_dict_clear(&io);
+}
+
 /* One value of a constant stands for all; the limit holds for all of them. */
 TEST(test_splat)
 {
@@ -664,6 +693,7 @@ int main(void)
         cmocka_unit_test(test_cycles),
         cmocka_unit_test(test_function_bomb),
         cmocka_unit_test(test_damaged_seed),
+        cmocka_unit_test(test_erfc),
         cmocka_unit_test(test_variables_index),
     };
 
