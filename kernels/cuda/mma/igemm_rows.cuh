@@ -123,11 +123,11 @@ static int igemm_supports(const struct kern_problem *p,
         rc = C::QUANT ? quant_check(p, why) : conv_weights_packable(p, why);
     if (rc < 0)
         return rc;
-    if (!C::GATHER && s.g.cg % C::LANE)
+    if (!C::GATHER && !C::PADDED && s.g.cg % C::LANE)
         return error_set(why, INFER_EUNSUPPORTED,
                          "%d channels a group are not a multiple of %d", s.g.cg,
                          (int)C::LANE);
-    if (!C::GATHER && s.g.x_pitch % C::LANE)
+    if (!C::GATHER && !C::PADDED && s.g.x_pitch % C::LANE)
         return error_set(why, INFER_EUNSUPPORTED,
                          "input pixels are %d elements apart, not a multiple "
                          "of %d",

@@ -13,17 +13,19 @@ extern "C" {
 /* A tensor's type; scale and zero point of I8 and U8. */
 struct scaled_type {
     enum infer_dtype dtype;
-    float scale, low, high;
+    float scale, inverse, low, high;
     int zero;
 };
 
 static inline struct scaled_type scaled_type_of(enum infer_dtype dtype,
                                                 float scale, int zero)
 {
-    struct scaled_type t = {dtype, scale, 0, 0, zero};
+    struct scaled_type t = {dtype, scale, 0, 0, 0, zero};
 
-    if (quant_is_byte(dtype))
+    if (quant_is_byte(dtype)) {
+        t.inverse = 1 / scale;
         quant_limits(dtype, zero, &t.low, &t.high);
+    }
     return t;
 }
 
@@ -63,6 +65,17 @@ scaled_load(const struct scaled_type &t, const void *p, int64_t i, float *v)
     }
 }
 
+/* v / scale, or what rounds to the same integer within the limits, which are
+ * below 2^9: the product with the inverse is off by 2^-22 of itself at most, so
+ * that only near the middle of two integers the quotient is needed. */
+static __device__ __forceinline__ float
+scaled_quotient(const struct scaled_type &t, float v)
+{
+    const float q = __fmul_rn(v, t.inverse);
+
+    return fabsf(q - rintf(q)) < 0.499f ? q : __fdiv_rn(v, t.scale);
+}
+
 template <int N>
 static __device__ __forceinline__ void
 scaled_store(const struct scaled_type &t, void *p, int64_t i, const float *v)
@@ -78,7 +91,7 @@ scaled_store(const struct scaled_type &t, void *p, int64_t i, const float *v)
 #pragma unroll
         for (int j = 0; j < N; j++) {
             const float q =
-                fminf(fmaxf(__fdiv_rn(v[j], t.scale), t.low), t.high);
+                fminf(fmaxf(scaled_quotient(t, v[j]), t.low), t.high);
             bytes.at[j] = (uint8_t)(__float2int_rn(q) + t.zero);
         }
         store_vec<uint8_t, N>((uint8_t *)p + i, bytes);
