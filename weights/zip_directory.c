@@ -185,8 +185,8 @@ static const char *name_fault(const char *name, size_t bytes)
         return "has a backslash";
     if (name[0] == '/')
         return "is an absolute path";
-    if (bytes >= 2 && name[1] == ':')
-        return "starts with a drive letter";
+    if (bytes >= 3 && name[1] == ':' && name[2] == '/')
+        return "starts with a drive letter"; /* "x:0" is TensorFlow's */
     for (; part; part = slash ? slash + 1 : NULL) {
         size_t left = bytes - (size_t)(part - name), n;
 

@@ -244,7 +244,7 @@ TEST(test_names)
         const char *word;
     } bad[] = {{"../a", 4, "leads out"}, {"a/../b", 6, "leads out"},
                {"a/..", 4, "leads out"}, {"/a", 2, "absolute"},
-               {"a\\b", 3, "backslash"}, {"C:a", 3, "drive"},
+               {"a\\b", 3, "backslash"}, {"C:/a", 4, "drive"},
                {"a\0b", 3, "NUL"},       {"\xff\xfe", 2, "UTF-8"},
                {"\xc0\xaf", 2, "UTF-8"}, {"\xed\xa0\x80", 3, "UTF-8"}};
     struct zipmaker z = {0};
@@ -262,6 +262,7 @@ TEST(test_names)
     zipmaker_add(&z, "A", "a", 1);
     zipmaker_add(&z, "a", "b", 1); /* differs by case: another name */
     zipmaker_add(&z, "\xc3\xa4", "a", 1);
+    zipmaker_add(&z, "x:0.npy", "a", 1); /* an array of TensorFlow */
     zipmaker_add(&z, "folder/", "", 0);
     zipmaker_end(&z);
     accepted(&z);
