@@ -428,6 +428,8 @@ static int bad_value(const struct cli *cli, const struct cli_option *o,
                      o->max);
         else if (o->kind == CLI_AMOUNT)
             wanted = "a number from 0";
+        else if (o->kind == CLI_BYTES)
+            wanted = "bytes such as 1073741824, 500M or 1.5G";
         else
             wanted = "a time such as 2s";
     }
@@ -520,6 +522,11 @@ static int store_value(struct cli *cli, const struct cli_option *o,
             return CLI_BAD;
         store_real(field, o->size, real);
         return 0;
+    case CLI_BYTES:
+        if (!cli_size(value, &whole) || (double)whole < o->min)
+            return CLI_BAD;
+        store_int(field, o->size, whole);
+        return 0;
     case CLI_TIME:
         if (!cli_seconds(value, &real))
             return CLI_BAD;
@@ -602,6 +609,34 @@ bool cli_int(const char *text, int64_t min, int64_t max, int64_t *out)
         return false;
     *out = value;
     return true;
+}
+
+/* True for "M" and "MiB" where unit is "M". */
+static bool unit_is(const char *text, const char *unit)
+{
+    const size_t length = strlen(unit);
+
+    return strncmp(text, unit, length) == 0 &&
+           (text[length] == '\0' ||
+            (length > 0 && strcmp(text + length, "iB") == 0));
+}
+
+bool cli_size(const char *text, int64_t *out)
+{
+    static const char *const units[] = {"", "K", "M", "G", "T"};
+    char *end;
+    double value = strtod(text, &end);
+
+    if (cli_int(text, 0, INT64_MAX, out))
+        return true;
+    if (end == text || !(value >= 0))
+        return false;
+    for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++, value *= 1024)
+        if (unit_is(end, units[i]) && value < 9e18) {
+            *out = (int64_t)value;
+            return true;
+        }
+    return false;
 }
 
 bool cli_double(const char *text, double *out)

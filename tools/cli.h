@@ -34,6 +34,7 @@ enum cli_kind {
     CLI_INT,    /* a whole number from min to max */
     CLI_REAL,   /* a number or fraction from min to max; NaN is refused */
     CLI_AMOUNT, /* a number or fraction from 0 */
+    CLI_BYTES,  /* at least min: 4096, 500M, 1.5G; K, M, G, T of 1024 */
     CLI_TIME,   /* seconds: 200ms, 3s, 1m, 0.5 */
     CLI_WORD,   /* stores the index among `words` */
     CLI_WORDS,  /* for each word of a list sets the bool at its index among
@@ -49,8 +50,9 @@ enum cli_kind {
 /* One option, bound to the field that it fills.  Values are always written
  * --name=VALUE or --name VALUE; an option with optional value takes it only
  * after '='.  The field is a bool or int (CLI_FLAG), const char * (CLI_TEXT),
- * uint8_t, int or int64_t (CLI_INT), float or double (CLI_REAL), double
- * (CLI_AMOUNT, CLI_TIME), int or an enumeration (CLI_WORD). */
+ * uint8_t, int or int64_t (CLI_INT), int64_t (CLI_BYTES), float or double
+ * (CLI_REAL), double (CLI_AMOUNT, CLI_TIME), int or an enumeration (CLI_WORD).
+ */
 struct cli_option {
     const char *name; /* without the dashes; NULL ends the table */
     char letter;      /* 0: none */
@@ -116,7 +118,9 @@ void cli_verbose(const struct cli *cli, const char *fmt, ...)
 
 /* Values.  Each returns false, and prints nothing, for a malformed value. */
 bool cli_int(const char *text, int64_t min, int64_t max, int64_t *out);
-bool cli_double(const char *text, double *out);  /* also fractions: 1/255 */
+bool cli_double(const char *text, double *out); /* also fractions: 1/255 */
+/* Bytes, see CLI_BYTES. */
+bool cli_size(const char *text, int64_t *out);
 bool cli_seconds(const char *text, double *out); /* 200ms, 3s, 1m, 0.5 */
 /* Comma-separated numbers; returns how many, or -1. */
 int cli_doubles(const char *text, double *out, int capacity);

@@ -61,6 +61,12 @@ expect 2 '112 x 112 pixels, more than the 12543 allowed' "$infer" -m "$model" \
 expect 0 'seven' "$infer" -m "$model" --max-pixels=12544 "$pictures/7.png"
 expect 2 'are needed (activations .* (max_memory)' "$infer" -m "$model" \
     --max-memory=20000 "$pictures/7.png"
+expect 0 'seven' "$infer" -m "$model" --max-memory=0.5GiB "$pictures/7.png"
+expect 0 'seven' "$infer" -m "$model" --max-memory=512M "$pictures/7.png"
+for bytes in 5Q M -1 0 nan 1MB 1e30T ''; do
+    expect 1 'max-memory takes bytes such as' "$infer" -m "$model" \
+        --max-memory="$bytes" "$pictures/7.png"
+done
 expect 2 'operations and bytes of work, .* (max_work)' "$infer" -m "$model" \
     --max-work=1e3 --bench
 expect 1 'max-pixels is for pictures' "$infer" -m "$model" --max-pixels=9 --bench

@@ -30,6 +30,12 @@ static void print_plan(const struct train_run *r)
         n->list[NET_LIST_TRAIN].steps.n + n->list[NET_LIST_UPDATE].steps.n,
         cli_bytes((double)n->arena_bytes, arena, sizeof(arena)),
         cli_bytes((double)net_flat_bytes(n, NET_WEIGHTS), flat, sizeof(flat)));
+    if (r->request->memory > 0)
+        cli_verbose(r->cli,
+                    "%s in all; %d launches of the forward pass run twice, "
+                    "%.0f %% of its work",
+                    cli_bytes((double)net_bytes(n), arena, sizeof(arena)),
+                    n->repeated_steps, 100 * n->repeated_share);
 }
 
 static void print_result(const struct train_run *r, double seconds)

@@ -138,6 +138,7 @@ static void fill_options(const struct train_run *r, struct net_options *o)
     o->update = true;
     o->decay_all = q->decay_all;
     o->sync_norm = q->sync_norm;
+    o->memory = (uint64_t)q->memory;
     o->freeze = q->freeze;
     o->bn_momentum = (float)q->bn_momentum;
     o->smoothing = (float)q->smoothing;
@@ -186,7 +187,9 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
         return rc;
     }
     rc = net_new(g, &o, err, out);
-    if (rc == INFER_EMEMORY)
+    if (rc == INFER_EMEMORY && q->memory > 0 && !check)
+        error_prefix(err, "--memory=%lld", (long long)q->memory);
+    else if (rc == INFER_EMEMORY)
         error_prefix(err, "--batch=%lld", (long long)q->batch);
     tuner_finish(r->tuner);
     if (rc < 0)

@@ -38,7 +38,8 @@ struct train_request {
     bool deterministic;
     int tune; /* enum tune_mode; -1: not given */
     const char *tune_cache;
-    int64_t batch; /* over all GPUs */
+    int64_t memory; /* of the network on its device; 0: no limit */
+    int64_t batch;  /* over all GPUs */
     int accumulate;
     double epochs;    /* 0: not given */
     int64_t steps;    /* 0: by epochs */

@@ -3,6 +3,7 @@
  * precision, accumulation, frozen parameters, evaluation. */
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -349,6 +350,19 @@ static int quotients(struct arch_build *b, int x, int *channels)
     return arch_binary(b, KERN_MIN, x, y);
 }
 
+/* Twelve blocks with shortcuts: most of its activations can be dropped. */
+static int tower(struct arch_build *b, int x, int *channels)
+{
+    char name[16];
+
+    (void)channels;
+    for (int i = 0; i < 12; i++) {
+        snprintf(name, sizeof name, "block%d", i);
+        x = arch_relu(b, arch_add(b, conv_norm(b, name, x, 4, 4, 1), x));
+    }
+    return arch_dropout(b, x, 0.2f);
+}
+
 /* ---- running ------------------------------------------------------- */
 
 static struct net *make(body_fn *body, struct net_options *o)
@@ -524,6 +538,94 @@ TEST(fast_rows_agree)
     }
 }
 
+/* The bytes that a network which does not fit asks for. */
+static uint64_t least_memory(body_fn *body, struct net_options o)
+{
+    struct infer_error err = {0};
+    struct net *n = NULL;
+    const char *text;
+
+    o.device = &cpu;
+    o.batch = BATCH;
+    o.accumulate = 1;
+    o.memory = 1;
+    assert_int_equal(net_new(network(body), &o, &err, &n), INFER_EMEMORY);
+    assert_null(n);
+    text = strstr(err.text, "takes ");
+    assert_non_null(text);
+    return strtoull(text + strlen("takes "), NULL, 10);
+}
+
+/* Gradients and running statistics are the same bits however much is computed
+ * twice.  Returns what the network needs without. */
+static uint64_t check_memory(body_fn *body, const struct net_options *common,
+                             uint64_t memory)
+{
+    static const enum net_memory same[] = {NET_GRADS, NET_WEIGHTS};
+    struct net_options o = *common;
+    struct net *whole, *fits;
+    uint64_t bytes;
+
+    o.memory = 0;
+    whole = make(body, &o);
+    bytes = net_bytes(whole);
+
+    o.memory = memory;
+    fits = make(body, &o);
+    assert_true(net_bytes(fits) <= memory);
+    assert_int_equal(fits->repeated_steps > 0, memory < bytes);
+    for (int i = 0; i < 2; i++) { /* again, over what the first step left */
+        run_step(whole, true, (uint64_t)i);
+        run_step(fits, true, (uint64_t)i);
+    }
+    for (size_t i = 0; i < COUNT(same); i++) {
+        float *a = read_flat(whole, same[i]), *b = read_flat(fits, same[i]);
+
+        assert_memory_equal(a, b, net_flat_bytes(whole, same[i]));
+        free(a);
+        free(b);
+    }
+    net_free(whole);
+    net_free(fits);
+    return bytes;
+}
+
+TEST(dropped_activations_come_back)
+{
+    static const enum infer_backend backends[] = {INFER_BACKEND_REF,
+                                                  INFER_BACKEND_ONEDNN};
+
+    for (size_t i = 0; i < 2 * BODIES; i++) {
+        struct net_options o = {
+            .backend = backends[i % 2], .dtype = INFER_F32, .update = true};
+        body_fn *body = bodies[i / 2];
+        const uint64_t least = least_memory(body, o);
+        const uint64_t most = check_memory(body, &o, least);
+
+        check_memory(body, &o, (least + most) / 2);
+        check_memory(body, &o, most);
+    }
+}
+
+/* Activations of a deep network fit in less than half of their memory; below
+ * the least memory none is made. */
+TEST(deep_networks_fit)
+{
+    struct net_options o = {
+        .backend = INFER_BACKEND_REF, .dtype = INFER_F32, .update = true};
+    struct net *whole = make(tower, &o), *fits, *none = NULL;
+    struct infer_error err = {0};
+
+    o.memory = least_memory(tower, o);
+    check_memory(tower, &o, o.memory);
+    fits = make(tower, &o);
+    assert_true(2 * fits->arena_bytes < whole->arena_bytes);
+    o.memory--;
+    assert_int_equal(net_new(network(tower), &o, &err, &none), INFER_EMEMORY);
+    net_free(whole);
+    net_free(fits);
+}
+
 /* Two batches accumulated are the mean of their gradients. */
 TEST(gradients_accumulate)
 {
@@ -651,6 +753,8 @@ int main(void)
         cmocka_unit_test(a_wrong_gradient_is_found),
         cmocka_unit_test(signs_are_kept),
         cmocka_unit_test(fast_rows_agree),
+        cmocka_unit_test(dropped_activations_come_back),
+        cmocka_unit_test(deep_networks_fit),
         cmocka_unit_test(gradients_accumulate),
         cmocka_unit_test(frozen_parameters_stay),
         cmocka_unit_test(filling_rows_do_not_count),

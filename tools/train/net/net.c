@@ -227,6 +227,7 @@ static void make(struct net *n)
     net_products(n);
     mark_gradients(n);
     make_lists(n);
+    net_fit(n);
     net_place(n);
 }
 
@@ -276,9 +277,6 @@ static void free_list(struct net *n, struct net_list *l)
 {
     const struct device *d = n->options.device;
 
-    for (int i = 0; i < l->steps.n; i++)
-        for (int k = 0; k < KERN_MAX_IN; k++)
-            d->ops->free(d, l->steps.at[i]->repacked[k]);
     plan_free_steps(&l->steps);
     if (l->recorded)
         d->ops->graph_free(d, l->recorded);
@@ -299,6 +297,7 @@ void net_free(struct net *n)
     d->ops->free(d, n->arena);
     d->ops->free(d, n->workspace);
     d->ops->free(d, n->side_workspace);
+    d->ops->free(d, n->packed);
     for (int i = 0; i < n->n_params; i++)
         free(n->param[i].name);
     free(n->param);

@@ -80,6 +80,7 @@ enum net_stage {
     NET_WGRAD,
     NET_EXCHANGE,
     NET_STEP,
+    NET_RECOMPUTE, /* steps of NET_FPROP, in the backward pass */
     NET_STAGES
 };
 extern const char *const net_stage_names[];
@@ -117,12 +118,16 @@ struct net_options {
     struct tuner *tuner;        /* chooses rows; NULL: the fixed rule */
     enum infer_dtype dtype;     /* of activations: F32, F16, BF16, F64 */
     bool deterministic, allow_tf32;
-    int64_t batch;      /* of this process */
-    int accumulate;     /* batches a step, at least 1 */
-    bool update;        /* false: gradients only */
-    bool sync_norm;     /* batch norms see the batch of all processes */
-    bool decay_all;     /* weight decay on biases and batch norm as well */
-    bool keep;          /* no memory is shared: every value stays readable */
+    int64_t batch;  /* of this process */
+    int accumulate; /* batches a step, at least 1 */
+    bool update;    /* false: gradients only */
+    bool sync_norm; /* batch norms see the batch of all processes */
+    bool decay_all; /* weight decay on biases and batch norm as well */
+    bool keep;      /* no memory is shared: every value stays readable */
+    /* Bytes that the network may take on the device: weights, gradients, state
+     * of the optimiser, activations, workspace.  Activations that do not fit
+     * are computed twice, with the same bits.  0: no limit. */
+    uint64_t memory;
     const char *freeze; /* extended regular expression, or NULL */
     float bn_momentum;
     float smoothing;
@@ -182,8 +187,12 @@ struct net {
     uint64_t step_runs;
     unsigned char *base[NET_MEMORIES];
     size_t arena_bytes, fixed_bytes, workspace_bytes, packed_bytes;
-    size_t side_bytes; /* largest workspace of steps on the side stream */
+    int repeated_steps;    /* steps of the forward pass that run twice */
+    double repeated_share; /* of its work */
+    size_t side_bytes;     /* largest workspace of steps on the side stream */
     void *arena, *workspace, *side_workspace;
+    unsigned char *packed; /* weights of the step that runs, as its row wants
+                            * them: the largest of all steps */
     /* Of batch norms in training, by node. variance: of the whole batch.
      * relu_mask: bit mask of y, dtype NONE if the backward pass reads y itself.
      */
@@ -455,7 +464,15 @@ bool net_syncs_norms(const struct net *n);
 void net_sync_norm(struct net *n, struct net_launch *e);
 /* The same for its gradient. */
 void net_sync_norm_bwd(struct net *n, const struct net_launch *e);
+/* net_fit.c: keeps the network within net_options.memory.  EMEMORY says what
+ * memory would do. */
+void net_fit(struct net *n);
 /* net_memory.c */
+/* Where packed input i of a step lies in net->packed; KERN_MAX_IN: their end.
+ */
+size_t net_packed_at(const struct plan_step *step, int i);
+/* Bytes on the device. */
+size_t net_bytes(const struct net *n);
 void net_place(struct net *n);
 void *net_at(const struct net *n, const struct view *v);
 

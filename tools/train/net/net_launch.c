@@ -10,8 +10,8 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-const char *const net_stage_names[] = {"fprop",    "loss",   "dgrad", "wgrad",
-                                       "exchange", "update", NULL};
+const char *const net_stage_names[] = {
+    "fprop", "loss", "dgrad", "wgrad", "exchange", "update", "recompute", NULL};
 
 /* ---- buffers ------------------------------------------------------- */
 
@@ -274,9 +274,12 @@ static void append(struct net *n, int list, struct plan_step *step)
 static void count_workspace(struct net *n, const struct plan_step *step)
 {
     const size_t bytes = step->exec.workspace;
+    const size_t packed = net_packed_at(step, KERN_MAX_IN);
 
     if (bytes > n->workspace_bytes)
         n->workspace_bytes = bytes;
+    if (packed > n->packed_bytes)
+        n->packed_bytes = packed;
     if (!step->side)
         return;
     for (int i = 0; i < KERN_MAX_IN; i++)

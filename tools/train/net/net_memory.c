@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "libinfer/memory/arena.h"
+
 static int allocate(struct net *n, size_t bytes, struct infer_error *err,
                     void **out)
 {
@@ -55,6 +57,10 @@ static int allocate_all(struct net *n, struct infer_error *err)
         rc = allocate(n, n->workspace_bytes, err, &n->workspace);
     if (rc == 0)
         rc = allocate(n, n->side_bytes, err, &n->side_workspace);
+    if (rc == 0) {
+        rc = allocate(n, n->packed_bytes, err, &memory);
+        n->packed = memory;
+    }
     for (int m = NET_FIXED; rc == 0 && m < NET_MEMORIES; m++) {
         const size_t bytes = m == NET_FIXED   ? n->fixed_bytes
                              : n->flat[m] < 0 ? 0
@@ -79,18 +85,33 @@ static void *locate(const void *user, const struct view *v)
     return net_at(user, v);
 }
 
-/* Sets a step's pointers; weights that it reads packed get memory. */
-static int bind(struct net *n, struct plan_step *op, struct infer_error *err)
+size_t net_bytes(const struct net *n)
 {
-    int rc = 0;
+    size_t bytes = n->arena_bytes + n->fixed_bytes + n->workspace_bytes +
+                   n->side_bytes + n->packed_bytes;
 
-    for (int i = 0; rc == 0 && i < op->exec.problem.n_in; i++)
-        if (op->exec.packed[i] > 0) {
-            rc = allocate(n, op->exec.packed[i], err, &op->repacked[i]);
-            n->packed_bytes += op->exec.packed[i];
-        }
+    for (int m = NET_FIXED + 1; m < NET_MEMORIES; m++)
+        bytes += net_flat_bytes(n, m);
+    return bytes;
+}
+
+size_t net_packed_at(const struct plan_step *step, int i)
+{
+    size_t at = 0;
+
+    for (int k = 0; k < i; k++)
+        at += (step->exec.packed[k] + ARENA_ALIGN - 1) / ARENA_ALIGN *
+              ARENA_ALIGN;
+    return at;
+}
+
+/* Sets a step's pointers. */
+static void bind(struct net *n, struct plan_step *op)
+{
+    for (int i = 0; i < op->exec.problem.n_in; i++)
+        if (op->exec.packed[i] > 0)
+            op->repacked[i] = n->packed + net_packed_at(op, i);
     plan_bind_step(op, locate, n, n->workspace, n->options.device);
-    return rc;
 }
 
 static int upload_constants(struct net *n, struct infer_error *err)
@@ -142,7 +163,7 @@ void net_place(struct net *n)
 
     for (int l = 0; l < NET_LISTS; l++)
         for (int i = 0; rc == 0 && i < n->list[l].steps.n; i++)
-            rc = bind(n, n->list[l].steps.at[i], n->err);
+            bind(n, n->list[l].steps.at[i]);
     if (rc == 0)
         rc = upload_constants(n, n->err);
     net_check(n, rc < 0 ? rc : upload_products(n, n->err));

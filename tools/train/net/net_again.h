@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Recomputation: activations that the backward pass reads are dropped after the
+ * forward pass and computed a second time when the backward pass needs them
+ * (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
+ *
+ * Buffers that one step writes together form a group, and a group is dropped or
+ * kept as a whole.  A schedule is the training list under one choice of dropped
+ * groups: before the step of the backward pass that reads a dropped group come
+ * the steps that write it, and before those the steps that write what they
+ * read.  Each group is computed again at most once.
+ */
+#ifndef TOOLS_TRAIN_NET_NET_AGAIN_H
+#define TOOLS_TRAIN_NET_NET_AGAIN_H
+
+#include "tools/train/net/net.h"
+
+struct again_group {
+    int *writer; /* steps that write it, in order */
+    int writers;
+    int first, last; /* steps of the forward pass that use it */
+    size_t bytes;
+    double cost; /* of the writers, see again_new() */
+    bool fixed;  /* must be kept */
+    bool drop;
+    int made; /* the schedule that has it computed again */
+};
+
+/* The steps at which a buffer is used first and last; first > last: none. */
+struct again_life {
+    size_t bytes;
+    int first, last;
+};
+
+struct again {
+    struct net *n;
+    const struct plan_steps *steps; /* of the training list */
+    int loss;                       /* its step; the backward pass follows */
+    int n_buffers;
+    int *group_of; /* of each buffer; -1: not of the forward pass */
+    struct again_group *group;
+    int n_groups;
+    size_t *crossing; /* bytes that are used before and after each step of the
+                       * forward pass */
+    /* ---- the last schedule ---- */
+    int schedules; /* how many there were */
+    int *item;     /* steps; ~i: step i again */
+    int n_items, item_capacity;
+    /* Of each buffer, of its second copy (from n_buffers on), and of what
+     * repeated steps write to no purpose (from 2 n_buffers on). */
+    struct again_life *life;
+    int n_lives, life_capacity;
+    double cost; /* of the repeated steps */
+};
+
+/* Groups of the training list.  A cost is in bytes: those that a step moves,
+ * and its operations at the rate of the device's kind.  EMEMORY. */
+int again_new(struct net *n, struct infer_error *err, struct again *out);
+void again_free(struct again *a);
+/* Makes the schedule of the groups' `drop`. EMEMORY. */
+int again_schedule(struct again *a, struct infer_error *err);
+/* Most bytes of the schedule alive at once, without gaps between buffers. */
+int again_peak(const struct again *a, struct infer_error *err, size_t *out);
+/* Bytes of the arena that the schedule takes. */
+int again_place(const struct again *a, struct infer_error *err, size_t *out);
+/* Makes the schedule the network's training list. */
+int again_apply(struct again *a, struct infer_error *err);
+
+#endif
