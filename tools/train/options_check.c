@@ -176,8 +176,8 @@ static int check_contradictions(const struct cli *cli,
     rc |= exclude(cli, q->resume, q->init_from && q->arch,
                   "--resume and --init-from");
     rc |= exclude(cli, q->resume, q->grad_check, "--resume and --grad-check");
-    rc |= exclude(cli, q->memory > 0, q->grad_check,
-                  "--memory and --grad-check");
+    rc |=
+        exclude(cli, q->memory > 0, q->grad_check, "--memory and --grad-check");
     rc |= exclude(cli, q->resume, q->evaluate, "--resume and --evaluate");
     rc |=
         exclude(cli, q->grad_check,
