@@ -42,6 +42,7 @@ int onnx_import_constant(struct onnx_import *im)
     const struct onnx_attr *a, *found = NULL;
     struct constant *c = NULL;
     size_t i;
+    int v;
 
     if (onnx_arity(im, 0, 0) < 0)
         return im->rc;
@@ -69,7 +70,10 @@ int onnx_import_constant(struct onnx_import *im)
     } else {
         constant_of_attr(im, found, &c);
     }
-    return onnx_set_constant(im, 0, c);
+    if (onnx_set_constant(im, 0, c) == 0 && found->type == ONNX_ATTR_TENSOR &&
+        onnx_value_get(im, im->node->out[0], &v) == 0)
+        im->value[v].narrow = onnx_tensor_is_narrow(im->model, found->s);
+    return im->rc;
 }
 
 /* Repeats one element over a constant, in runs that double. */

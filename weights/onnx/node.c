@@ -237,7 +237,7 @@ int onnx_attr_parse(const struct onnx_model *m, struct pb_span span,
 
 /* Counts repeated fields and keeps the single ones. */
 struct node_layout {
-    struct pb_span name, op, domain;
+    struct pb_span name, op, domain, overload;
     size_t in, out, attr;
 };
 
@@ -250,7 +250,7 @@ static int node_layout(const struct onnx_model *m, struct pb_span span,
 
     memset(n, 0, sizeof(*n));
     while ((rc = pb_next(&r, &f, err)) > 0) {
-        if ((f.number >= 1 && f.number <= 5) || f.number == 7)
+        if ((f.number >= 1 && f.number <= 5) || f.number == 7 || f.number == 8)
             rc = pb_expect(&r, &f, PB_BYTES, "a part of a node", err);
         if (rc < 0)
             return rc;
@@ -263,6 +263,8 @@ static int node_layout(const struct onnx_model *m, struct pb_span span,
             n->op = f.span;
         else if (f.number == 7)
             n->domain = f.span;
+        else if (f.number == 8)
+            n->overload = f.span;
     }
     if (rc == 0 && (n->in > GRAPH_MAX_INPUTS || n->out > GRAPH_MAX_INPUTS))
         return error_set(err, INFER_EFORMAT,
@@ -322,6 +324,7 @@ int onnx_node_parse(const struct onnx_model *m, struct pb_span span,
     rc = node_layout(m, span, err, &n);
     if (rc < 0)
         return rc;
+    out->overload = n.overload;
     out->in = onnx_alloc(arena, n.in * sizeof(*out->in));
     out->out = onnx_alloc(arena, n.out * sizeof(*out->out));
     out->attr = onnx_alloc(arena, n.attr * sizeof(*out->attr));

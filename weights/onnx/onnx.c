@@ -598,10 +598,33 @@ static int file_nodes(struct onnx_import *im)
                                                        : result;
 }
 
+/* True where all refused nodes are of unknown kinds, and no output of the graph
+ * needs one: what a loss or a metric of training left behind. */
+static bool refused_are_dead(struct onnx_import *im)
+{
+    struct pb_span name;
+    bool dead = im->refused.first && im->refused.others == 0;
+    int rc, v;
+
+    for (const struct onnx_refusal *r = im->refused.first; r; r = r->next)
+        dead &= r->rc == INFER_EUNSUPPORTED;
+    for (size_t i = 0; dead && (rc = im->source->output(im, i, &name)) != 0;
+         i++) {
+        v = rc < 0 ? -1 : onnx_value_find(im, name);
+        dead = v >= 0 && im->value[v].state != ONNX_FAILED;
+    }
+    return dead;
+}
+
 static int import_nodes(struct onnx_import *im)
 {
     int rc = im->source->nodes(im);
 
+    if (rc != INFER_EMEMORY && refused_are_dead(im)) {
+        im->refused = (struct onnx_refusals){NULL, 0, 0};
+        error_clear(im->err);
+        return im->rc = 0;
+    }
     if (rc == 0 && im->refused.first) /* in the body of a node */
         rc = im->refused.first->rc;
     report_refusals(im);

@@ -314,13 +314,15 @@ static int function_field(void *user, const struct pb_reader *r,
     struct onnx_graph *g = &fn->graph;
 
     if ((f->number == 1 || f->number == 4 || f->number == 5 || f->number == 7 ||
-         f->number == 10 || f->number == 11) &&
+         f->number == 10 || f->number == 11 || f->number == 13) &&
         pb_expect(r, f, PB_BYTES, "a part of a function", err) < 0)
         return INFER_EFORMAT;
     if (f->number == 1)
         g->name = f->span;
     else if (f->number == 10)
         fn->domain = f->span;
+    else if (f->number == 13)
+        fn->overload = f->span;
     else if (f->number == 4)
         return onnx_list_add(&g->input, f->span, GRAPH_MAX_INPUTS,
                              "inputs of a function", err);

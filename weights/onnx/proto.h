@@ -58,7 +58,7 @@ struct onnx_graph {
 
 /* A FunctionProto.  The inputs and outputs of its graph are plain names. */
 struct onnx_function {
-    struct pb_span domain;
+    struct pb_span domain, overload;
     struct onnx_graph graph; /* the function's name */
     struct onnx_list attr;   /* attributes with a default */
     int64_t opset;           /* 0: as the model */
@@ -171,6 +171,7 @@ struct onnx_attr {
 
 struct onnx_node {
     char *name, *op, *domain; /* "" where absent */
+    struct pb_span overload;  /* of functions of one name */
     struct pb_span *in, *out; /* empty: absent optional */
     int n_in, n_out;
     struct onnx_attr *attr;
@@ -208,6 +209,8 @@ int onnx_tensor_name(const struct onnx_model *m, struct pb_span span,
  * they may be moved by a few bytes into alignment. */
 int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
                      struct infer_error *err, struct constant **out);
+/* Whether a tensor that was loaded has a type of narrow.h. */
+bool onnx_tensor_is_narrow(const struct onnx_model *m, struct pb_span span);
 /* Drops those that the model keeps. */
 void onnx_tensors_clear(struct onnx_model *m);
 /* A serialised TensorProto of its own (test data); a new reference. */

@@ -37,7 +37,8 @@ struct onnx_scope {
 
 static bool same(struct pb_span a, struct pb_span b)
 {
-    return a.bytes == b.bytes && memcmp(a.data, b.data, a.bytes) == 0;
+    return a.bytes == b.bytes &&
+           (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0);
 }
 
 static struct scope_name *find_slot(struct scope_name *slot, size_t slots,
@@ -351,7 +352,7 @@ const struct onnx_function *onnx_function_find(const struct onnx_import *im)
         const struct onnx_function *f = &im->model->function[i];
 
         if (pb_span_is(f->graph.name, n->op) &&
-            pb_span_is(f->domain, n->domain))
+            pb_span_is(f->domain, n->domain) && same(f->overload, n->overload))
             return f;
     }
     return NULL;

@@ -216,16 +216,20 @@ static int ones(struct onnx_import *im, int64_t *axis, int *n)
 
     *n = 0;
     for (d = 0; d < rank; d++) {
-        bool one = true;
+        bool one = true, stated = false;
 
         for (p = 0; p < im->probes; p++) {
             if (onnx_input_type(im, 0, p, &t) < 0)
                 return im->rc;
             rank = t.rank;
             one &= d < rank && t.dim[d] == 1;
+            stated |= p == 0 && one;
         }
         if (one)
             axis[(*n)++] = d;
+        else if (im->freed_batch && stated) /* probe 0 has a batch of 1 */
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "a batch of 1 is left out with all sizes of 1");
     }
     return 0;
 }

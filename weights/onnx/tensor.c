@@ -6,6 +6,7 @@
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
+#include "weights/narrow.h"
 #include "weights/onnx/proto.h"
 
 /* Smaller payloads are copied: a reference would cost as much. */
@@ -39,16 +40,16 @@ static const struct {
     {"COMPLEX64", INFER_NONE, 0},
     {"COMPLEX128", INFER_NONE, 0},
     {"BFLOAT16", INFER_BF16, INT32_DATA},
-    {"FLOAT8E4M3FN", INFER_NONE, 0},
-    {"FLOAT8E4M3FNUZ", INFER_NONE, 0},
-    {"FLOAT8E5M2", INFER_NONE, 0},
-    {"FLOAT8E5M2FNUZ", INFER_NONE, 0},
-    {"UINT4", INFER_NONE, 0},
-    {"INT4", INFER_NONE, 0},
-    {"FLOAT4E2M1", INFER_NONE, 0},
-    {"FLOAT8E8M0", INFER_NONE, 0},
-    {"UINT2", INFER_NONE, 0},
-    {"INT2", INFER_NONE, 0},
+    {"FLOAT8E4M3FN", INFER_NONE, INT32_DATA},
+    {"FLOAT8E4M3FNUZ", INFER_NONE, INT32_DATA},
+    {"FLOAT8E5M2", INFER_NONE, INT32_DATA},
+    {"FLOAT8E5M2FNUZ", INFER_NONE, INT32_DATA},
+    {"UINT4", INFER_NONE, INT32_DATA},
+    {"INT4", INFER_NONE, INT32_DATA},
+    {"FLOAT4E2M1", INFER_NONE, INT32_DATA},
+    {"FLOAT8E8M0", INFER_NONE, INT32_DATA},
+    {"UINT2", INFER_NONE, INT32_DATA},
+    {"INT2", INFER_NONE, INT32_DATA},
 };
 #define N_TYPES ((int64_t)(sizeof(data_types) / sizeof(data_types[0])))
 
@@ -88,7 +89,8 @@ struct layout {
     int rank;
     int64_t dim[INFER_MAX_RANK];
     int64_t count;
-    size_t bytes;
+    bool narrow;  /* of a type in narrow.h */
+    size_t bytes; /* of the payload */
     bool is_external, has_raw;
     struct external external;
     struct pb_field raw;
@@ -269,7 +271,7 @@ static int check_payload(const struct layout *t, struct infer_error *err)
     if (t->typed && t->typed != data_types[t->data_type].field)
         return error_set(err, INFER_EFORMAT, "%s data in field %u",
                          onnx_type_name(t->data_type), t->typed);
-    if (t->typed_count != (uint64_t)t->count)
+    if (t->typed_count != (t->narrow ? t->bytes : (uint64_t)t->count))
         return error_set(err, INFER_EFORMAT,
                          "%zu elements, the shape needs %lld", t->typed_count,
                          (long long)t->count);
@@ -285,7 +287,8 @@ static int read_layout(struct pb_reader *r, struct infer_error *err,
 
     if (rc < 0)
         return rc;
-    dtype = onnx_dtype(t->data_type);
+    t->narrow = narrow_dtype(t->data_type) != INFER_NONE;
+    dtype = t->narrow ? INFER_U8 : onnx_dtype(t->data_type);
     if (dtype == INFER_NONE)
         return error_set(err,
                          t->data_type > 0 && t->data_type < N_TYPES
@@ -296,6 +299,8 @@ static int read_layout(struct pb_reader *r, struct infer_error *err,
     if (!checked_count(t->rank, t->dim, &t->count) ||
         !checked_mul((size_t)t->count, infer_dtype_size(dtype), &t->bytes))
         return error_set(err, INFER_EFORMAT, "the shape overflows");
+    if (t->narrow)
+        t->bytes = narrow_bytes(t->data_type, t->count);
     return check_payload(t, err);
 }
 
@@ -437,9 +442,11 @@ static int load_external(struct onnx_model *m, const struct layout *t,
                          "external data of %llu bytes, the shape needs %zu",
                          (unsigned long long)e->length, t->bytes);
     memset(&shape, 0, sizeof(shape));
-    shape.dtype = onnx_dtype(t->data_type);
-    shape.rank = t->rank;
+    shape.dtype = t->narrow ? INFER_U8 : onnx_dtype(t->data_type);
+    shape.rank = t->narrow ? 1 : t->rank;
     memcpy(shape.dim, t->dim, sizeof(shape.dim));
+    if (t->narrow)
+        shape.dim[0] = (int64_t)t->bytes;
     return weights_external_load(
         m->path,
         (struct weights_location){(const char *)e->location.data,
@@ -457,12 +464,15 @@ static void normalise_bool(struct constant *c)
             c->data[i] = c->data[i] != 0;
 }
 
-/* A copy of the payload in memory of its own. */
+/* A copy of the payload in memory of its own; that of a narrow type as bytes.
+ */
 static int copied(struct pb_reader r, const struct layout *t,
                   struct infer_error *err, struct constant **out)
 {
+    const int64_t bytes = (int64_t)t->bytes;
     struct constant *c =
-        constant_new(onnx_dtype(t->data_type), t->rank, t->dim);
+        t->narrow ? constant_new(INFER_U8, 1, &bytes)
+                  : constant_new(onnx_dtype(t->data_type), t->rank, t->dim);
     int rc = 0;
 
     if (!c)
@@ -479,6 +489,15 @@ static int copied(struct pb_reader r, const struct layout *t,
     return rc;
 }
 
+/* The tensor of a narrow type from its bytes, which are released. */
+static int unpack(const struct layout *t, struct constant *bytes,
+                  struct infer_error *err, struct constant **out)
+{
+    *out = narrow_unpack(t->data_type, t->rank, t->dim, bytes->data);
+    constant_unref(bytes);
+    return *out ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
+}
+
 /* m is NULL where there is no folder for external data; r stands at the start
  * of the message. */
 static int build(struct onnx_model *m, struct blob *blob, struct pb_reader r,
@@ -491,6 +510,8 @@ static int build(struct onnx_model *m, struct blob *blob, struct pb_reader r,
 
     if (t->is_external)
         rc = load_external(m, t, err, &c);
+    else if (t->narrow)
+        rc = copied(r, t, err, &c);
     else if (t->has_raw)
         c = in_place(blob, dtype, t, &t->raw);
     else if (t->chunks == 1 && element_wire(t->typed) != PB_VARINT &&
@@ -500,6 +521,8 @@ static int build(struct onnx_model *m, struct blob *blob, struct pb_reader r,
         rc = copied(r, t, err, &c);
     if (rc < 0)
         return rc;
+    if (t->narrow)
+        return unpack(t, c, err, out);
     normalise_bool(c);
     *out = c;
     return 0;
@@ -552,6 +575,7 @@ int onnx_tensor_name(const struct onnx_model *m, struct pb_span span,
 struct onnx_loaded {
     unsigned char *key; /* where the message lies */
     struct constant *value;
+    bool narrow;
 };
 
 static struct onnx_loaded *loaded_slot(struct onnx_loaded *table, size_t slots,
@@ -609,10 +633,17 @@ int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
     }
     if (t.is_external)
         m->external_bytes += t.bytes;
+    slot->narrow = t.narrow;
     slot->key = span.data;
     m->loaded_count++;
     *out = slot->value;
     return 0;
+}
+
+bool onnx_tensor_is_narrow(const struct onnx_model *m, struct pb_span span)
+{
+    return m->loaded_slots > 0 &&
+           loaded_slot(m->loaded, m->loaded_slots, span.data)->narrow;
 }
 
 void onnx_tensors_clear(struct onnx_model *m)

@@ -199,6 +199,7 @@ static int load_lazy(struct onnx_import *im, struct onnx_value *v)
     if (im->rc < 0)
         return im->rc;
     v->state = ONNX_CONSTANT;
+    v->narrow = im->model && onnx_tensor_is_narrow(im->model, v->tensor);
     return 0;
 }
 
@@ -295,6 +296,21 @@ int onnx_drop_outputs(struct onnx_import *im, int first)
     return im->rc;
 }
 
+/* True for operators that take tensors of narrow types: those which dequantise
+ * them, give them another type, or move them. */
+static bool takes_narrow(const char *op)
+{
+    static const char *const takers[] = {
+        "DequantizeLinear", "Cast",      "Identity", "Reshape",
+        "Transpose",        "Unsqueeze", "Squeeze",  "Flatten",
+    };
+
+    for (size_t i = 0; i < sizeof takers / sizeof takers[0]; i++)
+        if (strcmp(op, takers[i]) == 0)
+            return true;
+    return false;
+}
+
 /* The value of input i, loaded; NULL where it is absent. */
 static struct onnx_value *input_value(struct onnx_import *im, int i)
 {
@@ -307,7 +323,15 @@ static struct onnx_value *input_value(struct onnx_import *im, int i)
         onnx_fail(im, INFER_EFORMAT, "input %d is unknown", i);
         return NULL;
     }
-    return load_lazy(im, &im->value[v]) < 0 ? NULL : &im->value[v];
+    if (load_lazy(im, &im->value[v]) < 0)
+        return NULL;
+    if (im->value[v].narrow && !takes_narrow(im->node->op)) {
+        onnx_fail(im, INFER_EUNSUPPORTED,
+                  "input %d is a tensor of less than 8 bits or of 8-bit floats",
+                  i);
+        return NULL;
+    }
+    return &im->value[v];
 }
 
 int onnx_input(struct onnx_import *im, int i, int *out)

@@ -296,7 +296,7 @@ TEST(test_one_refusal_a_cause)
     graph_node(&m, "Foo", "x", "a", NULL);
     graph_node(&m, "Foo", "x", "b", NULL);
     graph_node(&m, "Foo", "x", "c", NULL);
-    graph_node(&m, "Add", "x x", "y", NULL);
+    graph_node(&m, "Sum", "a b c", "y", NULL);
     must_refuse(model_of(&m, 18), INFER_EUNSUPPORTED,
                 "operator Foo is not supported (3 such nodes)");
 }

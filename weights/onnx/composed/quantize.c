@@ -10,6 +10,9 @@
 #include "weights/onnx/composed/compose.h"
 #include "weights/onnx/window.h"
 
+/* Parts of a sum of products of integers, each of them exact in F32. */
+#define MAX_PIECES 256
+
 /* ---- ranges and scales --------------------------------------------- */
 
 /* What a type of 8 or 16 bits holds. */
@@ -145,6 +148,20 @@ static int centred(struct onnx_import *im, int x, int zero)
                                      compose_cast(im, INFER_F32, zero));
 }
 
+/* A value of one number an entry of the axis, as 1,..,n,1,..,1. */
+static int along_axis(struct onnx_import *im, int value,
+                      const struct scaling *s)
+{
+    int64_t dim[INFER_MAX_RANK];
+    const int rank = compose_rank(im, s->x);
+
+    if (value < 0 || compose_rank(im, value) != 1)
+        return value;
+    for (int d = 0; d < rank; d++)
+        dim[d] = d == s->axis ? -1 : 1;
+    return compose_reshape(im, value, rank, dim);
+}
+
 int onnx_import_dequantize(struct onnx_import *im)
 {
     struct scaling s;
@@ -152,6 +169,13 @@ int onnx_import_dequantize(struct onnx_import *im)
     onnx_ignore(im, "output_dtype"); /* all floats are computed in one type */
     if (read_scaling(im, &s) < 0)
         return im->rc;
+    if (s.block == 0 && compose_dtype(im, s.x) == INFER_F32) {
+        s.scale = along_axis(im, s.scale, &s);
+        s.zero = along_axis(im, s.zero, &s);
+        return compose_output(
+            im, 0,
+            compose_binary(im, KERN_MUL, centred(im, s.x, s.zero), s.scale));
+    }
     if (s.block == 0)
         return emit_scaling(im, GRAPH_DEQUANTIZE, &s, INFER_F32);
     spread_blocks(im, &s);
@@ -195,17 +219,40 @@ int onnx_import_dynamic_quantize(struct onnx_import *im)
 
 /* ---- products ------------------------------------------------------ */
 
-/* Sums of `n` products of integers of these types stay exact in F32. */
-static void need_exact(struct onnx_import *im, int a, int b, double n)
+/* As many products of integers of these types, less their zero points, as have
+ * a sum that is exact in F32. */
+static int64_t exact_terms(struct onnx_import *im, int a, int b)
 {
-    const double bits = 8.0 * (double)(infer_dtype_size(compose_dtype(im, a)) +
-                                       infer_dtype_size(compose_dtype(im, b)));
+    const size_t bits = 8 * (infer_dtype_size(compose_dtype(im, a)) +
+                             infer_dtype_size(compose_dtype(im, b)));
 
-    for (double k = 0; k < bits; k++)
-        n *= 2;
-    if (im->rc == 0 && n > 0x1p24)
+    return bits > 24 ? 0 : (int64_t)1 << (24 - bits);
+}
+
+/* The entries of an axis in pieces of at most `most`; of a piece, f gives the
+ * sums as F32.  Their total, as I32. */
+static int sum_of_pieces(struct onnx_import *im, int a, int axis_a, int b,
+                         int axis_b, int64_t most,
+                         int (*f)(struct onnx_import *, int a, int b,
+                                  const void *),
+                         const void *context)
+{
+    const int64_t n = compose_dim(im, a, axis_a);
+    int total = -1;
+
+    if (im->rc == 0 && (most < 1 || n > MAX_PIECES * most))
         onnx_fail(im, INFER_EUNSUPPORTED,
                   "sums of integers beyond 2^24, where floats are not exact");
+    for (int64_t i = 0; i < n && im->rc == 0; i += most) {
+        const int64_t end = n - i < most ? n : i + most;
+        int y = n <= most ? f(im, a, b, context)
+                          : f(im, compose_slice(im, a, axis_a, i, end, 1),
+                              compose_slice(im, b, axis_b, i, end, 1), context);
+
+        y = compose_cast(im, INFER_I32, y);
+        total = i == 0 ? y : compose_binary(im, KERN_ADD, total, y);
+    }
+    return total;
 }
 
 /* A zero point of one number, or one a row: of a matrix' rows. */
@@ -219,19 +266,29 @@ static int zero_of_rows(struct onnx_import *im, int i)
                : zero;
 }
 
+static int multiply(struct onnx_import *im, int a, int b, const void *context)
+{
+    (void)context;
+    return compose_matmul(im, a, b, false, 1);
+}
+
 int onnx_import_matmul_integer(struct onnx_import *im)
 {
-    int a, b, y;
+    int64_t most;
+    int a, b;
 
     onnx_arity(im, 2, 4);
     a = compose_input(im, 0);
     b = compose_input(im, 1);
     compose_need_rank(im, a, 2, INFER_MAX_RANK);
     compose_need_rank(im, b, 2, INFER_MAX_RANK);
-    need_exact(im, a, b, (double)compose_dim(im, a, -1));
-    y = compose_matmul(im, centred(im, a, zero_of_rows(im, 2)),
-                       centred(im, b, compose_input(im, 3)), false, 1);
-    return compose_output(im, 0, compose_cast(im, INFER_I32, y));
+    most = exact_terms(im, a, b);
+    a = centred(im, a, zero_of_rows(im, 2));
+    b = centred(im, b, compose_input(im, 3));
+    return compose_output(im, 0,
+                          sum_of_pieces(im, a, compose_rank(im, a) - 1, b,
+                                        compose_rank(im, b) - 2, most, multiply,
+                                        NULL));
 }
 
 /* Scales of inputs 1 and 4 over that of input 6. */
@@ -282,45 +339,63 @@ static int along_channels(struct onnx_import *im, int value, int ones)
                : compose_reshape(im, value, 1 + ones, dim);
 }
 
-/* x at input 0 convolved with the weight at an input, both less their zero
- * points. */
-static int convolve(struct onnx_import *im, int weight, int x_zero, int w_zero,
-                    int *spatial)
+static int convolve(struct onnx_import *im, int x, int w, const void *context)
 {
-    union graph_attr attr;
-    int in[2], y = -1;
+    const int in[2] = {x, w};
+    int y = -1;
 
-    onnx_defaults(GRAPH_CONV, &attr);
-    onnx_spatial_rank(im, spatial);
-    onnx_conv_attributes(im, *spatial, weight, &attr.conv);
-    in[0] = centred(im, compose_input(im, 0), x_zero);
-    in[1] = centred(im, compose_input(im, weight),
-                    along_channels(im, w_zero, *spatial + 1));
-    onnx_emit(im, GRAPH_CONV, &attr, in, 2, -1, &y);
+    onnx_emit(im, GRAPH_CONV, context, in, 2, -1, &y);
     return y;
+}
+
+/* Attributes of the convolution whose weight is an input, and both operands
+ * less their zero points. */
+static void read_convolution(struct onnx_import *im, int weight, int x_zero,
+                             int w_zero, int *spatial, union graph_attr *attr,
+                             int *x, int *w)
+{
+    onnx_defaults(GRAPH_CONV, attr);
+    onnx_spatial_rank(im, spatial);
+    onnx_conv_attributes(im, *spatial, weight, &attr->conv);
+    *x = centred(im, compose_input(im, 0), x_zero);
+    *w = centred(im, compose_input(im, weight),
+                 along_channels(im, w_zero, *spatial + 1));
 }
 
 int onnx_import_conv_integer(struct onnx_import *im)
 {
-    int x, w, y, spatial = 1;
-    double n = 1;
+    union graph_attr attr;
+    int x, w, spatial = 1;
+    int64_t most, window = 1;
 
     onnx_arity(im, 2, 4);
     x = compose_input(im, 0);
     w = compose_input(im, 1);
-    for (int d = 1; d < compose_rank(im, w); d++)
-        n *= (double)compose_dim(im, w, d);
-    need_exact(im, x, w, n);
-    y = convolve(im, 1, compose_input(im, 2), compose_input(im, 3), &spatial);
-    return compose_output(im, 0, compose_cast(im, INFER_I32, y));
+    for (int d = 2; d < compose_rank(im, w) && window <= INT32_MAX; d++)
+        window *= compose_dim(im, w, d);
+    most = window < 1 ? 0 : exact_terms(im, x, w) / window;
+    read_convolution(im, 1, compose_input(im, 2), compose_input(im, 3),
+                     &spatial, &attr, &x, &w);
+    if (im->rc == 0 && attr.conv.conv.groups > 1) {
+        if (most < compose_dim(im, w, 1))
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "sums of a group of channels beyond 2^24");
+        return compose_output(
+            im, 0, compose_cast(im, INFER_I32, convolve(im, x, w, &attr)));
+    }
+    return compose_output(im, 0,
+                          sum_of_pieces(im, x, 1, w, 1, most, convolve, &attr));
 }
 
 int onnx_import_qlinear_conv(struct onnx_import *im)
 {
-    int y, bias, spatial = 1;
+    union graph_attr attr;
+    int x, w, y, bias, spatial = 1;
 
     onnx_arity(im, 8, 9);
-    y = convolve(im, 3, compose_input(im, 2), compose_input(im, 5), &spatial);
+    read_convolution(im, 3, compose_input(im, 2), compose_input(im, 5),
+                     &spatial, &attr, &x, &w);
+    y = convolve(im, x, w, &attr);
     bias = compose_input(im, 8);
     if (bias >= 0)
         y = compose_binary(
