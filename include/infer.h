@@ -247,12 +247,14 @@ struct infer_session_options {
     /* Multiplier of every convolution and dense layer: a file of a table, or
      * the name of a formula such as "mitchell-7" (doc/multipliers.md lists
      * both).  Sums, biases and all other layers stay exact.  Tables of integers
-     * are EUNSUPPORTED.  Default NULL: exact products. */
+     * are EUNSUPPORTED.  "none": exact products.  Default NULL: the multiplier
+     * that the model holds (wconv --multiplier), else exact products. */
     const char *multiplier;
     /* Layers that multiply exactly all the same: names of convolutions and
      * dense layers, separated by commas; * and ? match, "first" and "last" are
      * the first and the last.  A word that means no layer is EARGUMENT.
-     * Default NULL: none. */
+     * Default NULL: those that the model states with its multiplier, else none.
+     */
     const char *multiplier_exact;
     /* Called with one line of UTF-8 without a newline, by the thread that calls
      * the library; level is one of enum infer_log.  It must not use the

@@ -54,8 +54,9 @@ int session_options_read(const struct infer_session_options *given,
                          struct infer_session_options *out);
 
 /* Opens the multiplier and puts its table into the device's memory; text NULL:
- * none.  exact: layers that do without, or NULL.  session->products.entry is
- * the session's. */
+ * that of the model, if it has one; "none": exact products.  exact: layers that
+ * do without; NULL: those of the model with its multiplier, else none.
+ * session->products.entry is the session's. */
 int session_take_multiplier(struct infer_session *s, const char *text,
                             const char *exact, struct infer_error *err);
 

@@ -7,25 +7,42 @@
 #include "libinfer/multiplier/multiplier.h"
 #include "libinfer/session.h"
 
+/* Opens the multiplier that was asked for, or that of the model; *out is NULL
+ * for exact products.  *exact: the layers that do without, or NULL; of the
+ * caller's options or of the model. */
+static int open_multiplier(const struct infer_session *s, const char *text,
+                           const char **exact, struct infer_error *err,
+                           struct multiplier **out)
+{
+    const struct graph *g = model_graph(s->model);
+    int rc = 0;
+
+    *out = NULL;
+    if (!text) {
+        rc = multiplier_stored(g, err, out);
+        if (*out && !*exact)
+            *exact = g->multiplier->exact;
+    } else if (strcmp(text, "none") != 0) {
+        rc = multiplier_open(text, err, out);
+    }
+    if (rc == 0 && !*out && *exact)
+        rc = error_set(err, INFER_EARGUMENT,
+                       "multiplier_exact: there is no multiplier");
+    return rc;
+}
+
 int session_take_multiplier(struct infer_session *s, const char *text,
                             const char *exact, struct infer_error *err)
 {
     const struct device *d = &s->device;
-    struct multiplier *m = NULL;
+    struct multiplier *m;
     uint32_t *entry = NULL;
-    int rc;
+    int rc = open_multiplier(s, text, &exact, err, &m);
 
-    if (!text && exact)
-        return error_set(err, INFER_EARGUMENT,
-                         "multiplier_exact: there is no multiplier");
-    if (!text)
-        return 0;
-    if (exact) {
-        s->products.exact = strdup(exact);
-        if (!s->products.exact)
-            return error_set(err, INFER_EMEMORY, "out of memory");
-    }
-    rc = multiplier_open(text, err, &m);
+    if (rc < 0 || !m)
+        return rc;
+    if (exact && !(s->products.exact = strdup(exact)))
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
     if (rc == 0)
         rc = multiplier_by_columns(m, err, &entry);
     if (rc == 0)

@@ -57,6 +57,7 @@ void graph_free(struct graph *g)
     free(g->preprocess);
     free(g->name);
     free(g->task);
+    graph_multiplier_free(g->multiplier);
     graph_index_free(g->index);
     free(g);
 }
@@ -454,6 +455,9 @@ static bool copy_parts(struct graph *to, const struct graph *g)
             return false;
     }
     if (g->task != NULL && (to->task = strdup(g->task)) == NULL)
+        return false;
+    if (g->multiplier != NULL &&
+        (to->multiplier = graph_multiplier_copy(g->multiplier)) == NULL)
         return false;
     graph_index_rebuild(to);
     return true;

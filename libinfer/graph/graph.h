@@ -233,6 +233,22 @@ struct graph_preprocess {
     uint8_t fill; /* letterbox colour */
 };
 
+/* The multiplier that a network is meant to run with (libinfer/multiplier).
+ * An entry of the table is a product as .axm files hold it; that of the
+ * operands a and b is at [a][b]. */
+struct graph_multiplier {
+    char *name;
+    bool real; /* operands are of floating point, else integers */
+    bool is_signed;
+    int bits;               /* of an operand, or of its mantissa */
+    char *exact;            /* layers that do without, as words; or NULL */
+    struct constant *table; /* I32, 2^bits x 2^bits */
+};
+
+/* Bits of the widest tables. */
+#define GRAPH_MULTIPLIER_REAL_BITS    11
+#define GRAPH_MULTIPLIER_INTEGER_BITS 8
+
 struct graph {
     char *name;
     struct graph_value *value;
@@ -245,7 +261,8 @@ struct graph {
     char **label;
     int n_labels;
     char *task; /* what the outputs are, as libinfer/task reads it; or NULL */
-    struct graph_index *index; /* of names; graph.c's own */
+    struct graph_multiplier *multiplier; /* NULL: products are exact */
+    struct graph_index *index;           /* of names; graph.c's own */
 };
 
 struct graph *graph_new(void);
@@ -286,6 +303,23 @@ int graph_single_user(const struct graph *g, int value);
 /* All of them at once, in one walk over the graph: malloc()ed, one an entry
  * of g->value; NULL when out of memory. */
 int *graph_count_all_uses(const struct graph *g);
+/* Gives the graph a multiplier, or NULL, in place of its own; what it had is
+ * freed. */
+void graph_set_multiplier(struct graph *g, struct graph_multiplier *m);
+void graph_multiplier_free(struct graph_multiplier *m); /* NULL is fine */
+/* Shares the table; NULL when out of memory. */
+struct graph_multiplier *
+graph_multiplier_copy(const struct graph_multiplier *m);
+/* A multiplier as the model file states it, but for its table.  Reading:
+ * EFORMAT for a member that is missing, unknown or out of range. */
+struct cJSON *graph_multiplier_to_json(const struct graph_multiplier *m);
+int graph_multiplier_from_json(const struct cJSON *json,
+                               struct infer_error *err,
+                               struct graph_multiplier **out);
+/* Takes over the reference to c.  EFORMAT: it is not I32 of 2^bits x 2^bits. */
+int graph_multiplier_set_table(struct graph_multiplier *m, struct constant *c,
+                               struct infer_error *err);
+
 /* Every reader of `from` reads `to` afterwards, graph outputs included.  A
  * graph output keeps its name where that is possible: the two values swap
  * names unless `to` is itself a graph input or output. */

@@ -9,6 +9,8 @@
 #define MODEL_KEY_HEADER_CRC "infer.header_crc32"
 #define MODEL_KEY_GRAPH      "infer.graph"
 #define MODEL_KEY_CRC        "infer.crc32"
+/* Metadata of a multiplier, and the tensor that is its table. */
+#define MODEL_KEY_MULTIPLIER "infer.multiplier"
 
 /* The text before the 8 digits of the header's CRC. */
 #define MODEL_HEADER_CRC_MARK "\"" MODEL_KEY_HEADER_CRC "\":\""

@@ -198,6 +198,7 @@ static int parse_header(struct model *m, struct infer_error *err)
         else if (strcmp(item->string, MODEL_KEY_VERSION) != 0 &&
                  strcmp(item->string, MODEL_KEY_HEADER_CRC) != 0 &&
                  strcmp(item->string, MODEL_KEY_GRAPH) != 0 &&
+                 strcmp(item->string, MODEL_KEY_MULTIPLIER) != 0 &&
                  strcmp(item->string, MODEL_KEY_CRC) != 0)
             rc = error_add(err, INFER_EFORMAT, "metadata '%.100s' is not known",
                            item->string);
@@ -361,8 +362,14 @@ static int parse_inner(const struct model *m, const char *key, cJSON **out,
     return rc;
 }
 
-/* CRCs by value of the graph; -1 where there is none, -2 for inputs, which
- * are no weights. */
+/* Whether a tensor is the table of the graph's multiplier. */
+static bool is_table(const struct model *m, const char *name)
+{
+    return m->g->multiplier != NULL && strcmp(name, MODEL_KEY_MULTIPLIER) == 0;
+}
+
+/* CRCs by value of the graph, then that of the multiplier's table; -1 where
+ * there is none, -2 for inputs, which are no weights. */
 static int read_crcs(struct model *m, int64_t *crc, struct infer_error *err)
 {
     const cJSON *item;
@@ -371,11 +378,13 @@ static int read_crcs(struct model *m, int64_t *crc, struct infer_error *err)
     if (!cJSON_IsObject(m->crcs))
         return error_set(err, INFER_EFORMAT, "'%s' is not an object",
                          MODEL_KEY_CRC);
-    for (i = 0; i < m->g->n_values; i++)
+    for (i = 0; i <= m->g->n_values; i++)
         crc[i] = -1;
     cJSON_ArrayForEach(item, m->crcs)
     {
-        int value = graph_find_value(m->g, item->string);
+        int value = is_table(m, item->string)
+                        ? m->g->n_values
+                        : graph_find_value(m->g, item->string);
 
         if (value < 0 || !json_int64(item, 0, UINT32_MAX, &crc[value]))
             rc = error_add(err, INFER_EFORMAT,
@@ -391,10 +400,12 @@ static int read_crcs(struct model *m, int64_t *crc, struct infer_error *err)
 static int bind_tensor(struct model *m, const struct tensor *t,
                        const int64_t *crc, struct infer_error *err)
 {
-    int value = graph_find_value(m->g, t->name);
+    const bool table = is_table(m, t->name);
+    int value = table ? m->g->n_values : graph_find_value(m->g, t->name);
     struct constant *c;
 
-    if (value < 0 || m->g->value[value].producer >= 0 || crc[value] == -2)
+    if (value < 0 || (!table && m->g->value[value].producer >= 0) ||
+        crc[value] == -2)
         return error_add(err, INFER_EFORMAT,
                          "tensor '%.100s' is no weight of the graph", t->name);
     if (crc[value] < 0)
@@ -405,13 +416,13 @@ static int bind_tensor(struct model *m, const struct tensor *t,
                          (uint32_t)crc[value]);
     if (c == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    return graph_set_constant(m->g, value, c, err);
+    return table ? graph_multiplier_set_table(m->g->multiplier, c, err)
+                 : graph_set_constant(m->g, value, c, err);
 }
 
 static int bind_tensors(struct model *m, struct infer_error *err)
 {
-    int64_t *crc = malloc((m->g->n_values > 0 ? (size_t)m->g->n_values : 1) *
-                          sizeof(*crc));
+    int64_t *crc = malloc(((size_t)m->g->n_values + 1) * sizeof(*crc));
     int rc, one;
     size_t i;
 
@@ -424,6 +435,36 @@ static int bind_tensors(struct model *m, struct infer_error *err)
             rc = one;
     }
     free(crc);
+    if (rc == INFER_OK && m->g->multiplier != NULL &&
+        m->g->multiplier->table == NULL)
+        rc = error_set(err, INFER_EFORMAT,
+                       "the table of multiplier '%s' is missing",
+                       m->g->multiplier->name);
+    return rc;
+}
+
+/* Reads the multiplier's metadata, if there are any. */
+static int read_multiplier(struct model *m, struct infer_error *err)
+{
+    struct graph_multiplier *multiplier = NULL;
+    cJSON *json = NULL;
+    int rc;
+
+    if (json_member(m->metadata, MODEL_KEY_MULTIPLIER) == NULL)
+        return INFER_OK;
+    if (graph_find_value(m->g, MODEL_KEY_MULTIPLIER) >= 0)
+        return error_set(err, INFER_EFORMAT,
+                         "a tensor is named '%s', as the multiplier's table is",
+                         MODEL_KEY_MULTIPLIER);
+    rc = parse_inner(m, MODEL_KEY_MULTIPLIER, &json, err);
+    if (rc == INFER_OK) {
+        rc = graph_multiplier_from_json(json, err, &multiplier);
+        if (rc < 0)
+            error_prefix(err, "%s", MODEL_KEY_MULTIPLIER);
+    }
+    cJSON_Delete(json);
+    if (rc == INFER_OK)
+        graph_set_multiplier(m->g, multiplier);
     return rc;
 }
 
@@ -436,6 +477,8 @@ static int read_graph(struct model *m, struct infer_error *err)
         rc = graph_from_json(json, err, &m->g);
     cJSON_Delete(json);
     cJSON_DeleteItemFromObjectCaseSensitive(m->metadata, MODEL_KEY_GRAPH);
+    if (rc == INFER_OK)
+        rc = read_multiplier(m, err);
     if (rc == INFER_OK)
         rc = parse_inner(m, MODEL_KEY_CRC, &m->crcs, err);
     if (rc == INFER_OK)

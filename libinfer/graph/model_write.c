@@ -26,6 +26,8 @@ struct tensor {
 };
 
 struct tensors {
+    const struct graph *g;
+    struct graph_value table; /* of the graph's multiplier, if there is one */
     struct tensor *item;
     int count;
     uint64_t bytes;
@@ -58,8 +60,7 @@ static int collect(const struct graph *g, struct tensors *out,
     int *uses = graph_count_all_uses(g);
     int i;
 
-    out->item =
-        calloc(g->n_values > 0 ? (size_t)g->n_values : 1, sizeof(*out->item));
+    out->item = calloc((size_t)g->n_values + 1, sizeof(*out->item));
     if (uses == NULL || out->item == NULL) {
         free(uses);
         return error_set(err, INFER_EMEMORY, "out of memory");
@@ -71,14 +72,22 @@ static int collect(const struct graph *g, struct tensors *out,
             out->count++;
         }
     free(uses);
+    out->g = g;
+    if (g->multiplier != NULL) {
+        out->table.name = (char *)MODEL_KEY_MULTIPLIER;
+        out->table.data = g->multiplier->table;
+        out->item[out->count].value = &out->table;
+        out->item[out->count++].order = g->n_values;
+    }
     qsort(out->item, (size_t)out->count, sizeof(*out->item), compare);
     for (i = 0; i < out->count; i++) {
         const struct graph_value *v = out->item[i].value;
 
-        if (strcmp(v->name, MODEL_METADATA) == 0)
+        if (strcmp(v->name, MODEL_METADATA) == 0 ||
+            (v != &out->table && g->multiplier != NULL &&
+             strcmp(v->name, MODEL_KEY_MULTIPLIER) == 0))
             return error_set(err, INFER_EUNSUPPORTED,
-                             "a tensor cannot be named '%s' in a safetensors "
-                             "file",
+                             "a tensor cannot be named '%s' in a model file",
                              v->name);
         out->item[i].begin = out->bytes;
         out->bytes += v->data->bytes;
@@ -107,6 +116,27 @@ static char *graph_text(const struct graph *g)
 
     cJSON_Delete(json);
     return text;
+}
+
+/* The multiplier of the graph as text, or NULL when out of memory. */
+static char *multiplier_text(const struct graph *g)
+{
+    cJSON *json = graph_multiplier_to_json(g->multiplier);
+    char *text = json != NULL ? cJSON_PrintUnformatted(json) : NULL;
+
+    cJSON_Delete(json);
+    return text;
+}
+
+static bool put_multiplier(cJSON *metadata, const struct graph *g)
+{
+    char *text = g->multiplier != NULL ? multiplier_text(g) : NULL;
+    const bool ok = g->multiplier == NULL ||
+                    (text != NULL && put(metadata, MODEL_KEY_MULTIPLIER,
+                                         cJSON_CreateString(text)));
+
+    cJSON_free(text);
+    return ok;
 }
 
 static char *crc_text(const struct tensors *t)
@@ -165,7 +195,8 @@ static char *header_text(const char *graph, const struct tensors *t)
              cJSON_CreateString(MODEL_VERSION_TEXT)) &&
          put(metadata, MODEL_KEY_HEADER_CRC, cJSON_CreateString("00000000")) &&
          put(metadata, MODEL_KEY_GRAPH, cJSON_CreateString(graph)) &&
-         put(metadata, MODEL_KEY_CRC, cJSON_CreateString(crcs));
+         put(metadata, MODEL_KEY_CRC, cJSON_CreateString(crcs)) &&
+         put_multiplier(metadata, t->g);
     if (!ok)
         cJSON_Delete(metadata);
     else
@@ -323,7 +354,7 @@ static int write_all(struct file_writer *w, const struct graph *g,
 int model_file_write(const struct graph *g, const char *path,
                      uint64_t *bytes_written, struct infer_error *err)
 {
-    struct tensors t = {NULL, 0, 0};
+    struct tensors t = {0};
     struct file_writer w;
     uint64_t bytes = 0;
     int rc = graph_validate(g, err);

@@ -74,19 +74,25 @@ static bool entry_is_sound(const struct multiplier *m, int32_t v)
                                        : v >= -65536 && v <= 65535;
 }
 
+int multiplier_check_entries(const struct multiplier *m, const char *name,
+                             struct infer_error *err)
+{
+    for (size_t i = 0; i < multiplier_entries(m); i++)
+        if (!entry_is_sound(m, m->table[i]))
+            return error_set(err, INFER_EFORMAT,
+                             "%s: entry %zu is %d, which is no product", name,
+                             i, (int)m->table[i]);
+    return 0;
+}
+
 static int read_table(const char *path, const unsigned char *data,
                       struct infer_error *err, struct multiplier *m)
 {
-    for (size_t i = 0; i < multiplier_entries(m); i++, data += 4) {
+    for (size_t i = 0; i < multiplier_entries(m); i++, data += 4)
         m->table[i] =
             (int32_t)(data[0] | (uint32_t)data[1] << 8 |
                       (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
-        if (!entry_is_sound(m, m->table[i]))
-            return error_set(err, INFER_EFORMAT,
-                             "%s: entry %zu is %d, which is no product", path,
-                             i, (int)m->table[i]);
-    }
-    return 0;
+    return multiplier_check_entries(m, path, err);
 }
 
 int multiplier_read_axm(const char *path, const unsigned char *data,

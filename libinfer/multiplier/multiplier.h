@@ -5,6 +5,7 @@
  *
  *     formulas.def, formulas.c   built-in formulas, a row each
  *     read.c, lists.c, axm.c     files, recognised by their content
+ *     store.c                    in model files
  *     measure.c                  errors of a table
  */
 #ifndef LIBINFER_MULTIPLIER_MULTIPLIER_H
@@ -15,6 +16,7 @@
 #include <stdint.h>
 
 #include "include/infer.h"
+#include "libinfer/graph/graph.h"
 
 enum multiplier_kind {
     /* Numbers with 8 exponent bits and `bits` mantissa bits, 1 to 11.  Entries
@@ -82,6 +84,19 @@ int multiplier_read(const char *path, const void *data, size_t bytes,
 /* Writes our own form (axm.c states its layout). */
 int multiplier_write(const struct multiplier *m, const char *path,
                      struct infer_error *err);
+
+/* EFORMAT: an entry of the table is no product; the message begins with name.
+ */
+int multiplier_check_entries(const struct multiplier *m, const char *name,
+                             struct infer_error *err);
+/* Gives the graph the multiplier, and layers that multiply exactly all the same
+ * (layers.h; NULL: none).  EARGUMENT: a word means no layer; EMEMORY. */
+int multiplier_store(const struct multiplier *m, const char *exact,
+                     struct graph *g, struct infer_error *err);
+/* The graph's multiplier; *out is NULL if it has none.  EIO, EMEMORY; EFORMAT,
+ * also for an entry that is no product. */
+int multiplier_stored(const struct graph *g, struct infer_error *err,
+                      struct multiplier **out);
 
 /* Errors over all pairs of operands, each counted once.  Those of floating
  * point are of the product of two significands, in [1, 4). */

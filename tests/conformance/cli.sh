@@ -257,6 +257,26 @@ expect 2 'not quantised yet' "$here/infer" -m "$model" \
 expect 1 'takes M from 1 to 11' "$here/infer" -m "$model" \
     --multiplier=exact-12 "$digit"
 rm "$dir/four.txt"
+# ---- wconv: multipliers in model files
+stored=$dir/stored.infer
+expect 0 . "$wconv" "$model" -o "$stored" --multiplier=mbm-3 \
+    --multiplier-exact=first --verify
+expect 0 '^multiplier mbm-3: floating point of 3 mantissa bits, .*exact: first$' \
+    "$wconv" inspect "$stored"
+expect 0 '^1 conv' sh -c "'$here/infer' -m '$stored' --profile '$digit' |
+    grep -o '[a-z]*_fprop_f32_cpu_table' | sort | uniq -c | sed 's/^ *//' |
+    sed 's/^2 conv/1 conv/'"
+expect 1 '^0$' sh -c "'$here/infer' -m '$stored' --profile --multiplier=none \
+    '$digit' | grep -c cpu_table"
+expect 3 'multiplier' "$wconv" diff "$model" "$stored"
+expect 0 . "$wconv" "$stored" -o "$stored" --multiplier-exact=last
+expect 0 'exact: last$' "$wconv" inspect "$stored"
+expect 0 . "$wconv" "$stored" -o "$stored" --multiplier=none
+expect 1 'has no multiplier' "$wconv" "$stored" -o "$stored" \
+    --multiplier-exact=last
+expect 1 "is named 'fc9'" "$wconv" "$stored" -o "$stored" --multiplier=mbm-3 \
+    --multiplier-exact=fc9
+rm "$stored"
 expect 2 'no table of a multiplier' "$kbench" multiplier "$model"
 expect 1 'takes M from 1 to 11' "$kbench" multiplier exact-12
 expect 1 'axm takes one' "$kbench" multiplier exact-1 exact-2 --axm="$dir/x.axm"

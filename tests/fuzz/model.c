@@ -13,23 +13,27 @@
 #include "tests/fuzz/mutate/header.h"
 #include "tests/fuzz/network.h"
 
-/* CRCs of the tensors. */
-static void repair_tensors(struct graph *g)
+static void repair_tensor(struct constant *c)
 {
     struct infer_error err;
+    unsigned char *bytes;
 
-    for (int i = 0; i < g->n_values; i++) {
-        struct constant *c = g->value[i].data;
-        unsigned char *bytes;
+    if (!c || !c->source)
+        return;
+    bytes = malloc(c->bytes + 1);
+    if (bytes &&
+        file_source_read(c->source, c->offset, bytes, c->bytes, &err) == 0)
+        c->crc = (uint32_t)crc32(0, bytes, (uInt)c->bytes);
+    free(bytes);
+}
 
-        if (!c || !c->source)
-            continue;
-        bytes = malloc(c->bytes + 1);
-        if (bytes &&
-            file_source_read(c->source, c->offset, bytes, c->bytes, &err) == 0)
-            c->crc = (uint32_t)crc32(0, bytes, (uInt)c->bytes);
-        free(bytes);
-    }
+/* CRCs of the tensors, and of the multiplier's table. */
+static void repair_tensors(struct graph *g)
+{
+    for (int i = 0; i < g->n_values; i++)
+        repair_tensor(g->value[i].data);
+    if (g->multiplier)
+        repair_tensor(g->multiplier->table);
 }
 
 static void open_model(const char *path, bool keep)

@@ -151,6 +151,12 @@ static const struct cli_option options[] = {
      "layers that are not quantised; * and ? match", TO(keep_float)},
     {"agreement", 0, CLI_AMOUNT, "PERCENT",
      "least share of equal top classes for --verify (90)", TO(agreement)},
+    {"multiplier", 0, CLI_TEXT, "FILE|NAME|none",
+     "approximate multiplier that infer is to use, stored in the model",
+     TO(multiplier)},
+    {"multiplier-exact", 0, CLI_TEXT, "LAYER,...",
+     "layers that multiply exactly; * and ? match, also first, last",
+     TO(multiplier_exact)},
     {"name", 0, CLI_TEXT, "NAME", "name of the network", TO(name)},
     {"labels", 0, CLI_TEXT, "FILE", "class labels, one a line", TO(labels)},
     {"task", 0, CLI_SET, "TASK",
@@ -498,6 +504,9 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
         summary.quantized = &quantized;
     }
     cli_progress(cli, "write", 3, STAGES);
+    rc = wconv_store_multiplier(r, s->graph, err);
+    if (rc < 0)
+        goto done;
     rc = model_file_write(s->graph, r->out, &summary.bytes_after, err);
     if (rc < 0)
         goto done;

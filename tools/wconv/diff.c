@@ -213,6 +213,19 @@ static int compare_ends(const cJSON *ja, const cJSON *jb)
     return differences;
 }
 
+/* Compares the multipliers of two model files. */
+static int compare_multipliers(const struct graph *a, const struct graph *b)
+{
+    char x[320] = "none", y[320] = "none";
+
+    wconv_multiplier_words(a, x, sizeof(x));
+    wconv_multiplier_words(b, y, sizeof(y));
+    if (strcmp(x, y) == 0)
+        return 0;
+    cli_print("! multiplier\n    %.200s\n    %.200s\n", x, y);
+    return 1;
+}
+
 static int compare_graphs(const struct graph *a, const struct graph *b,
                           struct infer_error *err)
 {
@@ -224,7 +237,7 @@ static int compare_graphs(const struct graph *a, const struct graph *b,
     else
         differences = compare_nodes(a, b, ja, jb, err);
     if (differences >= 0)
-        differences += compare_ends(ja, jb);
+        differences += compare_ends(ja, jb) + compare_multipliers(a, b);
     cJSON_Delete(ja);
     cJSON_Delete(jb);
     return differences;

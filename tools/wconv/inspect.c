@@ -172,7 +172,7 @@ static void print_summary(const struct weights_network *s)
     size_t weights = 0, tensors = s->import.dict.count, i;
     const struct arch_row *row;
     struct infer_error err;
-    char text[32];
+    char text[32], words[320];
     int v;
 
     cli_print("%-8s %s%s%s\n", "format",
@@ -201,6 +201,8 @@ static void print_summary(const struct weights_network *s)
             cli_print("%-8s %s\n", "task", g->task);
         if (g->n_labels > 0)
             printf("%-8s %d\n", "labels", g->n_labels);
+        if (wconv_multiplier_words(g, words, sizeof(words)))
+            cli_print("%s %s\n", "multiplier", words);
     }
     printf("%-8s %zu tensors, %s\n", "weights", tensors,
            cli_bytes((double)weights, text, sizeof(text)));

@@ -298,6 +298,8 @@ static void add_facts(cJSON *page, const struct weights_network *s)
         cJSON_AddStringToObject(page, "task", g->task);
     if (g->n_labels > 0)
         cJSON_AddNumberToObject(page, "labels", g->n_labels);
+    if (wconv_multiplier_words(g, text, sizeof(text)))
+        cJSON_AddStringToObject(page, "multiplier", text);
     if (preprocess_text(g, "the file", text, sizeof(text)))
         cJSON_AddStringToObject(page, "pictures", text);
 }

@@ -68,6 +68,7 @@ static int probe_open(const struct graph *g, const int *value, int n,
     }
     p->n_out = copy->n_outputs;
     infer_session_options_init(&options);
+    options.multiplier = "none";
     options.deterministic = 1;
     p->out = calloc((size_t)p->n_out + 1, sizeof *p->out);
     if (p->out == NULL) {

@@ -117,6 +117,7 @@ static int run_graph(const struct graph *g, enum infer_backend backend,
     if (copy == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
     infer_session_options_init(&options);
+    options.multiplier = "none";
     options.backend = backend;
     rc = model_from_graph(copy, err, &model);
     if (rc == INFER_OK)

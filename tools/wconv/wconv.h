@@ -53,6 +53,8 @@ struct wconv_request {
     bool calib_given;
     const char *keep_float; /* layers that stay; NULL: none */
     double agreement;       /* least per cent of equal top classes */
+    const char *multiplier; /* to store; "none"; NULL: as the file has it */
+    const char *multiplier_exact; /* layers that do without; NULL: none */
 };
 
 /* Main programs of the subcommands: argv[0] is the subcommand's word. */
@@ -81,6 +83,16 @@ int wconv_set_crop(struct cli *cli, const struct cli_option *o,
  * free extent becomes that of the crop. */
 int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
                            struct infer_error *err);
+
+/* ---- multiplier.c -------------------------------------------------- */
+
+/* Stores --multiplier and --multiplier-exact in the graph. */
+int wconv_store_multiplier(const struct wconv_request *request, struct graph *g,
+                           struct infer_error *err);
+/* "mbm-7: floating point of 7 mantissa bits, CRC-32 0865c209; exact: first";
+ * of integers their bits.  Returns buf; false: the graph has no multiplier, or
+ * its table cannot be read. */
+bool wconv_multiplier_words(const struct graph *g, char *buf, size_t bytes);
 
 /* Prints a line that begins with `what`: what the first input expects of
  * pictures and, in brackets, who says so, or that 0 to 1 is assumed.  Nothing
