@@ -19,7 +19,7 @@ build_fn arch_alexnet, arch_alexnet_mnist, arch_convnext, arch_deeplabv3,
     arch_googlenet, arch_inception_v3, arch_lenet5, arch_lraspp, arch_mlp,
     arch_mnasnet, arch_mobilenet_v2, arch_mobilenet_v3, arch_regnet,
     arch_resnet, arch_resnet_option_a, arch_s3d, arch_shufflenet_v2,
-    arch_squeezenet, arch_vgg, arch_vgg_mnist, arch_video_resnet;
+    arch_squeezenet, arch_timm, arch_vgg, arch_vgg_mnist, arch_video_resnet;
 
 static const struct arch_row rows[] = {
 #define ARCH(name, build, variant, description)                                \

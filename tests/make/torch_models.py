@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random-weight networks of torchvision for tests/unit/weights/torch_archs.c.
+"""Random-weight networks of torchvision and timm for tests/unit/weights/torch_archs.c.
 
     tests/make/torch_models.py DIR [NAME...]
 
 For each built-in architecture writes DIR/NAME.pth (a state_dict) and
 DIR/NAME-io.safetensors: an input and the output that PyTorch gives for it in
 eval mode.  The statistics of batch normalisation are random too, so that a
-wrong fold shows.  Needs torch, torchvision and safetensors."""
+wrong fold shows.  Needs torch, torchvision and safetensors, and timm for names
+of its networks."""
 import sys
 
 import torch
@@ -131,6 +132,22 @@ SEGMENTATION = (
     "deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large").split()
 VIDEO = "r3d_18 mc3_18 r2plus1d_18 s3d".split()
 
+
+def timm_net(name):
+    import timm
+    return timm.create_model(name.removesuffix("-timm"), pretrained=False)
+
+
+def timm_side(name):
+    """The size that the built-in states: timm's own where it has a table of
+    blocks, else 224."""
+    import timm
+    name = name.removesuffix("-timm")
+    module = timm.models.model_entrypoint(name).__module__
+    own = module.endswith(("efficientnet", "mobilenetv3"))
+    return timm.get_pretrained_cfg(name).input_size[1] if own else 224
+
+
 # Height and width of the input where they are not 224.
 SIDES = {"efficientnet_b1": 240, "efficientnet_b2": 288, "efficientnet_b3": 300,
          "efficientnet_b4": 380, "efficientnet_b5": 456, "efficientnet_b6": 528,
@@ -169,15 +186,16 @@ def randomise(net):
         if isinstance(module, (nn.BatchNorm2d, nn.BatchNorm3d)):
             nn.init.uniform_(module.running_mean, -0.3, 0.3)
             nn.init.uniform_(module.running_var, 0.5, 2.0)
-        if hasattr(module, "layer_scale"):
-            nn.init.uniform_(module.layer_scale, 0.1, 0.5)
+        for scale in "layer_scale", "gamma":
+            if isinstance(getattr(module, scale, None), nn.Parameter):
+                nn.init.uniform_(getattr(module, scale), 0.1, 0.5)
 
 
 def main():
     folder, names = sys.argv[1], sys.argv[2:] or list(MAKERS)
     for name in names:
         torch.manual_seed(1)
-        net = MAKERS[name]().eval()
+        net = MAKERS.get(name, lambda: timm_net(name))().eval()
         randomise(net)
         if name.startswith("lenet"):
             shape = (2, 1, 28, 28)
@@ -187,7 +205,8 @@ def main():
             side = 224 if name == "s3d" else 112
             shape = (1, 3, 16, side, side)
         else:
-            side = SIDES.get(name, 224)
+            side = (SIDES.get(name, 224) if name in MAKERS else
+                    timm_side(name))
             shape = (1, 3, side, side)
         x = torch.randn(shape)
         with torch.no_grad():

@@ -241,8 +241,12 @@ int arch_conv(struct arch_build *b, const char *name, int x, struct arch_conv c)
                                   .pad = {c.pad, c.pad},
                                   .dilation = {c.dilation, c.dilation},
                                   .bias = c.bias};
+    const int y = arch_conv_window(b, name, x, &w);
 
-    return arch_conv_window(b, name, x, &w);
+    if (y >= 0 && c.same)
+        b->g->node[b->g->value[y].producer].attr.conv.auto_pad =
+            GRAPH_PAD_SAME_UPPER;
+    return y;
 }
 
 int arch_batch_norm(struct arch_build *b, const char *name, int x, int channels)

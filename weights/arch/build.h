@@ -58,6 +58,7 @@ struct arch_conv {
     int kernel, stride, pad, groups;
     bool bias;
     int dilation;
+    bool same; /* TensorFlow's padding instead of pad */
 };
 int arch_conv(struct arch_build *b, const char *name, int x,
               struct arch_conv c);

@@ -113,8 +113,22 @@ int arch_alexnet(const struct arch_row *row, int classes,
     return arch_build_end(&b, classifier(&b, x, index, 256 * 36, classes), out);
 }
 
-/* row->variant: convolutions in each of five stages, then 1 for batch
- * normalisation. */
+/* timm's form of the hidden layers: convolutions of all 7x7 pixels, then of
+ * one, so that larger pictures give a mean of scores. */
+static int timm_classifier(struct arch_build *b, int x, int classes)
+{
+    x = arch_conv(
+        b, "pre_logits.fc1", x,
+        (struct arch_conv){.in = 512, .out = 4096, .kernel = 7, .bias = true});
+    x = arch_relu(b, x);
+    x = arch_conv(
+        b, "pre_logits.fc2", x,
+        (struct arch_conv){.in = 4096, .out = 4096, .kernel = 1, .bias = true});
+    return arch_classifier(b, "head.fc", arch_relu(b, x), 4096, classes);
+}
+
+/* row->variant: convolutions in each of five stages, 1 for batch
+ * normalisation, 1 for timm's names. */
 int arch_vgg(const struct arch_row *row, int classes, struct infer_error *err,
              struct graph **out)
 {
@@ -147,6 +161,8 @@ int arch_vgg(const struct arch_row *row, int classes, struct infer_error *err,
         x = arch_max_pool(&b, x, 2, 2, 0, false);
         layer++;
     }
+    if (row->variant[6])
+        return arch_build_end(&b, timm_classifier(&b, x, classes), out);
     x = arch_flatten(&b, x);
     return arch_build_end(&b, classifier(&b, x, index, 512 * 49, classes), out);
 }

@@ -20,15 +20,29 @@ enum {
     BOTTLENECK = 4,
     GROUPS = 5,
     GROUP_WIDTH = 6, /* channels a group, at 64 planes */
-    SMALL = 7        /* a form for small pictures, or 0 */
+    FORM = 7         /* of stem, shortcuts and blocks */
 };
-enum { CIFAR = 1, MNIST = 2 };
+enum {
+    CIFAR = 1, /* for small pictures */
+    MNIST = 2,
+    DEEP = 4, /* timm's "d": a stem of three convolutions, means in shortcuts */
+    TIERED = 8, /* and "t": the first one has 24 channels */
+    GATED = 16, /* squeeze and excitation */
+    SMALL = CIFAR | MNIST
+};
 
 static int shortcut(struct arch_build *b, const char *name, int x, int in,
-                    int out, int stride)
+                    int out, int stride, int form)
 {
     if (stride == 1 && in == out)
         return x;
+    if (form & DEEP) {
+        if (stride > 1)
+            x = arch_average_pool(b, x, stride, stride, 0);
+        return arch_conv_bn(
+            b, name, "downsample.1", "downsample.2", x,
+            (struct arch_conv){.in = in, .out = out, .kernel = 1});
+    }
     return arch_conv_bn(
         b, name, "downsample.0", "downsample.1", x,
         (struct arch_conv){
@@ -49,19 +63,34 @@ static int two_convs(struct arch_build *b, const char *name, int x, int in,
         (struct arch_conv){.in = planes, .out = planes, .kernel = 3, .pad = 1});
 }
 
+/* The gate of a block: a sixteenth of its channels between the two layers, at
+ * least 8. */
+static int gate(struct arch_build *b, const char *name, int x, int channels,
+                int form)
+{
+    const int squeeze = channels < 128 ? 8 : channels / 16;
+
+    return form & GATED
+               ? arch_squeeze_excite(b, arch_join(name, "se").text, x, channels,
+                                     squeeze, arch_relu, arch_sigmoid)
+               : x;
+}
+
 static int basic_block(struct arch_build *b, const char *name, int x, int in,
-                       int planes, int stride)
+                       int planes, int stride, int form)
 {
     int y = two_convs(b, name, x, in, planes, stride);
 
-    return arch_relu(b,
-                     arch_add(b, y, shortcut(b, name, x, in, planes, stride)));
+    y = gate(b, name, y, planes, form);
+    return arch_relu(
+        b, arch_add(b, y, shortcut(b, name, x, in, planes, stride, form)));
 }
 
 /* How the blocks of a network differ from a plain ResNet's. */
 struct bottleneck {
     int groups, group_width; /* channels a group, at 64 planes */
     int dilation;            /* of the 3x3 convolution */
+    int form;
 };
 
 static int bottleneck_block(struct arch_build *b, const struct bottleneck *k,
@@ -86,7 +115,9 @@ static int bottleneck_block(struct arch_build *b, const struct bottleneck *k,
     y = arch_relu(b, y);
     y = arch_conv_bn(b, name, "conv3", "bn3", y,
                      (struct arch_conv){.in = width, .out = out, .kernel = 1});
-    return arch_relu(b, arch_add(b, y, shortcut(b, name, x, in, out, stride)));
+    y = gate(b, name, y, out, k->form);
+    return arch_relu(
+        b, arch_add(b, y, shortcut(b, name, x, in, out, stride, k->form)));
 }
 
 static int input(struct arch_build *b, int small)
@@ -104,14 +135,37 @@ static int input(struct arch_build *b, int small)
     return arch_image_input(b, 3, 224, 224, &large);
 }
 
-static int stem(struct arch_build *b, int small)
+/* Three 3x3 convolutions; in a Sequential, whose last norm is bn1. */
+static int deep_stem(struct arch_build *b, bool tiered, int x)
 {
-    int x = arch_conv(b, "conv1", input(b, small),
-                      (struct arch_conv){.in = small == MNIST ? 1 : 3,
-                                         .out = 64,
-                                         .kernel = small ? 3 : 7,
-                                         .stride = small ? 1 : 2,
-                                         .pad = small ? 1 : 3});
+    const int first = tiered ? 24 : 32;
+
+    x = arch_conv_bn(
+        b, "conv1", "0", "1", x,
+        (struct arch_conv){
+            .in = 3, .out = first, .kernel = 3, .stride = 2, .pad = 1});
+    x = arch_conv_bn(
+        b, "conv1", "3", "4", arch_relu(b, x),
+        (struct arch_conv){.in = first, .out = 32, .kernel = 3, .pad = 1});
+    x = arch_conv(
+        b, "conv1.6", arch_relu(b, x),
+        (struct arch_conv){.in = 32, .out = 64, .kernel = 3, .pad = 1});
+    return arch_relu(b, arch_batch_norm(b, "bn1", x, 64));
+}
+
+static int stem(struct arch_build *b, int form)
+{
+    const int small = form & SMALL;
+    int x = input(b, small);
+
+    if (form & DEEP)
+        return arch_max_pool(b, deep_stem(b, form & TIERED, x), 3, 2, 1, false);
+    x = arch_conv(b, "conv1", x,
+                  (struct arch_conv){.in = small == MNIST ? 1 : 3,
+                                     .out = 64,
+                                     .kernel = small ? 3 : 7,
+                                     .stride = small ? 1 : 2,
+                                     .pad = small ? 1 : 3});
 
     x = arch_relu(b, arch_batch_norm(b, "bn1", x, 64));
     return small ? x : arch_max_pool(b, x, 3, 2, 1, false);
@@ -121,13 +175,13 @@ int arch_resnet(const struct arch_row *row, int classes,
                 struct infer_error *err, struct graph **out)
 {
     const int *v = row->variant;
-    const struct bottleneck k = {v[GROUPS], v[GROUP_WIDTH], 1};
+    const struct bottleneck k = {v[GROUPS], v[GROUP_WIDTH], 1, v[FORM]};
     struct arch_build b;
     int in = 64;
     int x;
 
     arch_build_begin(&b, row->name, err);
-    x = stem(&b, v[SMALL]);
+    x = stem(&b, v[FORM]);
     for (int stage = 0; stage < 4; stage++) {
         struct arch_name layer = {"layer1"};
         int planes = 64 << stage;
@@ -140,13 +194,13 @@ int arch_resnet(const struct arch_row *row, int classes,
             if (v[BOTTLENECK])
                 x = bottleneck_block(&b, &k, name.text, x, in, planes, stride);
             else
-                x = basic_block(&b, name.text, x, in, planes, stride);
+                x = basic_block(&b, name.text, x, in, planes, stride, v[FORM]);
             in = v[BOTTLENECK] ? planes * 4 : planes;
         }
     }
     x = arch_flatten(&b, arch_global_average_pool(&b, x));
     if (classes == 0)
-        classes = v[SMALL] ? 10 : 1000;
+        classes = v[FORM] & SMALL ? 10 : 1000;
     return arch_build_end(&b, arch_dense(&b, "fc", x, in, classes), out);
 }
 
@@ -155,7 +209,7 @@ int arch_resnet(const struct arch_row *row, int classes,
 int arch_resnet_dilated(struct arch_build *b, const char *prefix,
                         const int *blocks, int x)
 {
-    struct bottleneck k = {1, 64, 1};
+    struct bottleneck k = {1, 64, 1, 0};
     int in = 64;
 
     x = arch_conv(b, arch_join(prefix, "conv1").text, x,
