@@ -33,6 +33,9 @@ struct plan_config {
     struct row_tiers tiers;
     bool deterministic;
     bool keep_tensors;
+    /* Rows that take any strides write images with channels last, whatever the
+     * layout of their input. */
+    bool channels_last;
     enum infer_precision precision;
     struct tuner *tuner; /* NULL: nothing is measured */
     void (*progress)(void *user, int done,

@@ -28,8 +28,8 @@ static const struct kern_tensor *leader(const struct plan_emit *e)
  * same cost: the first one reads the picture without a copy. */
 #define FEW_CHANNELS 4
 
-static int attempts(const struct plan_emit *e, const struct kern_row *row,
-                    struct plan_attempt a[4])
+static int attempts(const struct plan *plan, const struct plan_emit *e,
+                    const struct kern_row *row, struct plan_attempt a[4])
 {
     const struct kern_tensor *x = leader(e);
     bool nchw = kern_tensor_is_dense(x, KERN_NCHW);
@@ -40,7 +40,9 @@ static int attempts(const struct plan_emit *e, const struct kern_row *row,
 
     switch (e->class) {
     case PLAN_IMAGE:
-        if (row->flags & KERN_STRIDED)
+        if (plan->config->channels_last && (row->flags & KERN_STRIDED))
+            a[n++] = (struct plan_attempt){true, KERN_NHWC, KERN_NHWC};
+        else if (row->flags & KERN_STRIDED)
             a[n++] = (struct plan_attempt){true, lead, lead};
         else if (there || !(nchw || nhwc) ||
                  (e->p.op == KERN_CONV_FPROP && x->dim[1] <= FEW_CHANNELS))
@@ -155,7 +157,7 @@ bool plan_find(const struct plan *plan, const struct plan_emit *e,
             ((row->flags & KERN_BASELINE) != 0) != baselines ||
             is_other_type(row, e, why))
             continue;
-        const int n = attempts(e, row, a);
+        const int n = attempts(plan, e, row, a);
         for (int i = 0; i < n; i++) {
             build(plan, e, &a[i], &out->problem);
             const struct row_query q =

@@ -113,6 +113,8 @@ static const char *const filters[] = {"bilinear", "nearest", "bicubic", NULL};
 
 static const struct cli_option options[] = {
     {"output", 'o', CLI_TEXT, "FILE", "the model file to write", TO(out)},
+    {"emit-c", 0, CLI_TEXT, "FILE.c",
+     "the network as C99 too, with its header beside it", TO(emit_c)},
     {"from", 0, CLI_TEXT, "FORMAT", "auto, or a name of --list-formats",
      TO(weights.from)},
     {"arch", 0, CLI_TEXT, "FILE|NAME", "architecture for bare weights",
@@ -429,7 +431,7 @@ static int check_target(const struct wconv_request *r,
     size_t i;
 
     for (i = 0; i < sizeof(read) / sizeof(*read); i++)
-        if (cli_same_file(read[i], r->out))
+        if (r->out != NULL && cli_same_file(read[i], r->out))
             return error_set(err, INFER_EARGUMENT,
                              "%s: the conversion reads this file: name "
                              "another with -o",
@@ -470,6 +472,7 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
     struct wconv_verdict verdict;
     struct pass_report report;
     struct wconv_quantized quantized = {0};
+    struct emit_summary emitted;
     struct graph *original = NULL;
     double start = cli_now();
     int rc;
@@ -505,9 +508,12 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
     }
     cli_progress(cli, "write", 3, STAGES);
     rc = wconv_store_multiplier(r, s->graph, err);
-    if (rc < 0)
-        goto done;
-    rc = model_file_write(s->graph, r->out, &summary.bytes_after, err);
+    if (rc == 0 && r->out != NULL)
+        rc = model_file_write(s->graph, r->out, &summary.bytes_after, err);
+    if (rc == 0 && r->emit_c != NULL) {
+        rc = emit_c(s->graph, r->emit_c, err, &emitted);
+        summary.emitted = &emitted;
+    }
     if (rc < 0)
         goto done;
     summary.import = &s->import;
@@ -558,7 +564,7 @@ int wconv_convert(int argc, char **argv)
         code = rc > 0 ? CLI_OK : CLI_USAGE;
     } else if (r.list != WCONV_NO_LIST) {
         wconv_print_list(r.list, cli.json);
-    } else if (count != 1 || r.out == NULL) {
+    } else if (count != 1 || (r.out == NULL && r.emit_c == NULL)) {
         cli_error(&cli, count == 0   ? "no input file (see --help)"
                         : count != 1 ? "one input file, please (see --help)"
                                      : "no output file: add -o FILE");

@@ -61,6 +61,18 @@ static void print_stripped(const struct cli *cli,
     putchar('\n');
 }
 
+static void print_emitted(const struct wconv_request *r,
+                          const struct wconv_summary *s)
+{
+    char arena[32], weights[32];
+
+    cli_print(
+        "%s: %d calls of %d functions, %s of constants, arena of %s\n",
+        r->emit_c, s->emitted->steps, s->emitted->functions,
+        cli_bytes((double)s->emitted->weight_bytes, weights, sizeof(weights)),
+        cli_bytes((double)s->emitted->arena_bytes, arena, sizeof(arena)));
+}
+
 static void print_text(const struct cli *cli, const struct wconv_request *r,
                        const struct wconv_summary *s)
 {
@@ -82,6 +94,10 @@ static void print_text(const struct cli *cli, const struct wconv_request *r,
                "verified", s->verdict->max_abs, s->verdict->max_rel);
     if (s->quantized != NULL)
         wconv_print_quantized(cli, s->quantized);
+    if (s->emitted != NULL)
+        print_emitted(r, s);
+    if (r->out == NULL)
+        return;
     cli_print(
         "%s: %d nodes (from %d), %s of weights; %s -> %s, %.2f s\n", r->out,
         s->graph->n_nodes, s->nodes_before,
@@ -97,7 +113,8 @@ static void print_json(const struct wconv_request *r,
     size_t i;
 
     cJSON_AddStringToObject(json, "input", r->in);
-    cJSON_AddStringToObject(json, "output", r->out);
+    if (r->out != NULL)
+        cJSON_AddStringToObject(json, "output", r->out);
     cJSON_AddStringToObject(json, "format",
                             s->import->format ? s->import->format : "infer");
     cJSON_AddStringToObject(json, "detail", s->import->detail);
@@ -115,6 +132,16 @@ static void print_json(const struct wconv_request *r,
     }
     if (s->quantized != NULL)
         wconv_quantized_json(json, s->quantized);
+    if (s->emitted != NULL) {
+        item = cJSON_AddObjectToObject(json, "emitted");
+        cJSON_AddStringToObject(item, "file", r->emit_c);
+        cJSON_AddNumberToObject(item, "steps", s->emitted->steps);
+        cJSON_AddNumberToObject(item, "functions", s->emitted->functions);
+        cJSON_AddNumberToObject(item, "arena_bytes",
+                                (double)s->emitted->arena_bytes);
+        cJSON_AddNumberToObject(item, "constant_bytes",
+                                (double)s->emitted->weight_bytes);
+    }
     list = cJSON_AddArrayToObject(json, "passes");
     for (i = 0; i < s->passes->count; i++) {
         item = cJSON_CreateObject();

@@ -4,6 +4,7 @@
 #define TOOLS_WCONV_WCONV_H
 
 #include "tools/cli.h"
+#include "tools/emit/emit.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
 #include "weights/quantize/quantize.h"
@@ -30,6 +31,7 @@ enum wconv_list {
 /* The request of the command line. */
 struct wconv_request {
     const char *in, *out;
+    const char *emit_c; /* C file to write; NULL: none */
     struct weights_options weights;
     struct weights_input_shape shape[16];
     struct pass_options passes;
@@ -146,6 +148,7 @@ struct wconv_summary {
     size_t weight_bytes_after;
     const struct wconv_verdict *verdict;     /* NULL: not verified */
     const struct wconv_quantized *quantized; /* NULL: not quantised */
+    const struct emit_summary *emitted;      /* NULL: no C file */
     double seconds;
 };
 void wconv_report(const struct cli *cli, const struct wconv_request *request,

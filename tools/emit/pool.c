@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Maximum and average pooling: a pixel's channels are innermost. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "kernels/base/scalar.h"
+#include "kernels/quant/quant.h"
+#include "tools/emit/emitter.h"
+
+static const char *const out_index[] = {"o", "p", "q"};
+static const char *const tap_index[] = {"t", "r", "s"};
+static const char *const in_index[] = {"d", "h", "v"};
+
+struct pool {
+    const struct kern_problem *p;
+    struct kern_tensor x, y;
+    int spatial; /* arrays below: the problem's own dimensions */
+    int64_t in[3], out[3], window[3], step[3], dilation[3], pad[3], pad_end[3];
+    bool padded;   /* some tap lies outside the input */
+    bool overhang; /* some tap lies outside the padding too */
+};
+
+static void read_pool(struct pool *v)
+{
+    const struct kern_pool *a = &v->p->attr.pool;
+
+    v->spatial = v->x.rank - 2;
+    for (int d = 0; d < v->spatial; d++) {
+        v->in[d] = v->x.dim[d + 2];
+        v->out[d] = v->y.dim[d + 2];
+        v->window[d] = a->window[d];
+        v->step[d] = a->stride[d];
+        v->dilation[d] = a->dilation[d];
+        v->pad[d] = a->pad_begin[d];
+        v->pad_end[d] = a->pad_end[d];
+        const int64_t last = (v->out[d] - 1) * v->step[d] +
+                             (v->window[d] - 1) * v->dilation[d] - v->pad[d];
+        v->padded = v->padded || v->pad[d] > 0 || last >= v->in[d];
+        v->overhang = v->overhang || v->pad[d] < 0 || v->pad_end[d] < 0 ||
+                      last >= v->in[d] + v->pad_end[d];
+    }
+}
+
+/* Opens the loops over the window; taps outside the input are left out, but
+ * counted where the average counts padding. */
+static void open_window(struct emit *e, const struct pool *v, bool counts)
+{
+    const int at = 3 - v->spatial;
+
+    for (int d = 0; d < v->spatial; d++) {
+        const char *h = in_index[at + d];
+        const bool edge =
+            v->pad[d] > 0 || (v->out[d] - 1) * v->step[d] +
+                                     (v->window[d] - 1) * v->dilation[d] -
+                                     v->pad[d] >=
+                                 v->in[d];
+
+        emit_for(e, tap_index[at + d], v->window[d]);
+        if (v->in[d] > 1 || edge || v->overhang || counts)
+            emit_line(e, "const long %s = %s;", h,
+                      emit_position(out_index[at + d], v->out[d], v->step[d],
+                                    tap_index[at + d], v->window[d],
+                                    v->dilation[d], v->pad[d]));
+        if (v->overhang) {
+            emit_line(e, "if (%s < %" PRId64 " || %s >= %" PRId64 ")", h,
+                      -v->pad[d], h, v->in[d] + v->pad_end[d]);
+            emit_line(e, "    continue;");
+        }
+        if (edge && !counts) {
+            emit_line(e, "if (%s < 0 || %s >= %" PRId64 ")", h, h, v->in[d]);
+            emit_line(e, "    continue;");
+        }
+    }
+    if (!v->padded && !v->overhang)
+        return;
+    emit_line(e, "count++;");
+    for (int d = 0; d < v->spatial && counts; d++) {
+        const char *h = in_index[at + d];
+        emit_line(e, "if (%s < 0 || %s >= %" PRId64 ")", h, h, v->in[d]);
+        emit_line(e, "    continue;");
+    }
+}
+
+/* The offset of x's element, or y's. */
+static void offset(const struct emit *e, const struct pool *v, bool of_x,
+                   char text[512])
+{
+    const struct kern_tensor *t = of_x ? &v->x : &v->y;
+    const int at = 3 - v->spatial;
+    int used = 0;
+
+    text[0] = '\0';
+    if (v->y.dim[0] > 1)
+        used = snprintf(text, 512, "%s", emit_offset("n", t->stride[0]));
+    for (int d = 0; d < v->spatial; d++)
+        if (t->dim[d + 2] > 1)
+            used += snprintf(text + used, 512 - (size_t)used, "%s",
+                             emit_offset((of_x ? in_index : out_index)[at + d],
+                                         t->stride[d + 2]));
+    snprintf(text + used, 512 - (size_t)used, "%s0",
+             emit_offset(e->lane, t->stride[1]));
+}
+
+/* The average or maximum of the lanes, stored. */
+static int store(struct emit *e, const struct pool *v, bool max,
+                 struct infer_error *err)
+{
+    const bool counted = v->padded || v->overhang;
+    int64_t all = 1;
+    char at[512];
+    int rc;
+
+    for (int d = 0; d < v->spatial; d++)
+        all *= v->window[d];
+    offset(e, v, false, at);
+    emit_lane_loop(e);
+    if (max)
+        emit_line(e, counted ? "const real v = count > 0 ? sum[k] : 0;"
+                             : "const real v = sum[k];");
+    else if (counted && v->p->attr.pool.count_include_pad)
+        emit_line(e, "const real v = inside ? sum[k] / (real)count : 0;");
+    else if (counted)
+        emit_line(e, "const real v = count > 0 ? sum[k] / (real)count : 0;");
+    else
+        emit_line(e, "const real v = sum[k] / %" PRId64 ";", all);
+    rc = emit_epilogue(e, v->p, "", at, err);
+    emit_close(e);
+    return rc;
+}
+
+int emit_pool(struct emit *e, const struct plan_step *s,
+              struct infer_error *err)
+{
+    const struct kern_problem *p = &s->exec.problem;
+    const bool max = p->attr.pool.kind == KERN_POOL_MAX;
+    struct pool v = {.p = p, .y = p->out[0]};
+    char from[512];
+    int rc;
+
+    if (quant_is_scaled(p))
+        return error_set(err, INFER_EUNSUPPORTED, "integers with scales");
+    if (!scalar_is_float(p->in[0].dtype))
+        return error_set(err, INFER_EUNSUPPORTED, "a pool of %s",
+                         infer_dtype_name(p->in[0].dtype));
+    rc = emit_input(e, s, 0, "x", NULL, err, &v.x);
+    if (rc == 0)
+        rc = emit_output(e, s, err);
+    if (rc < 0)
+        return rc;
+    read_pool(&v);
+    const int at = 3 - v.spatial;
+    const bool counted = v.padded || v.overhang;
+    const bool counts = counted && !max && p->attr.pool.count_include_pad;
+    if (v.y.dim[0] > 1)
+        emit_for(e, "n", v.y.dim[0]);
+    for (int d = 0; d < v.spatial; d++)
+        if (v.out[d] > 1)
+            emit_for(e, out_index[at + d], v.out[d]);
+    emit_lanes_open(e, v.y.dim[1], max ? emit_type(v.x.dtype) : "real",
+                    max ? "-INFINITY" : "0");
+    if (counted)
+        emit_line(e,
+                  counts ? "long count = 0, inside = 0;" : "long count = 0;");
+    open_window(e, &v, counts);
+    if (counted && counts)
+        emit_line(e, "inside++;");
+    offset(e, &v, true, from);
+    emit_lane_loop(e);
+    if (max) {
+        emit_line(e, "const %s a = x[%s];", emit_type(v.x.dtype), from);
+        emit_line(e, "sum[k] = a > sum[k] || a != a ? a : sum[k];");
+    } else {
+        emit_line(e, "sum[k] += x[%s];", from);
+    }
+    emit_close(e);
+    for (int d = 0; d < v.spatial; d++)
+        emit_close(e);
+    rc = store(e, &v, max, err);
+    emit_lanes_close(e);
+    for (int d = 0; d < v.spatial; d++)
+        if (v.out[d] > 1)
+            emit_close(e);
+    if (v.y.dim[0] > 1)
+        emit_close(e);
+    return rc;
+}
