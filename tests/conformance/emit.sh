@@ -72,12 +72,19 @@ count=$((count + 1))
 # ---- seeds of every format: self-tests, and what the object asks of others
 i=0
 for f in seed_net.onnx seed_model.keras seed_model.h5 seed_net.tflite \
-    seed_half.tflite seed_graph.pb seed_pixels.keras; do
+    seed_half.tflite seed_graph.pb seed_pixels.keras seed_int8.tflite; do
     i=$((i + 1))
     expect 0 'functions' "$wconv" "$src/tests/data/$f" --emit-c="$dir/net$i.c"
     compile $cc $strict -O2 -DNET${i}_TEST -o "$dir/net$i" "$dir/net$i.c" -lm
     expect 0 'the bits of the reference' "$dir/net$i"
 done
+# Integers of 8 bits.
+expect 0 'functions' "$wconv" "$weights" "$arch" --emit-c="$dir/net9.c" \
+    --quantize=int8 --calibrate="$src/samples/digits/images"
+compile $cc $strict -O2 -DNET9_TEST -o "$dir/net9" "$dir/net9.c" -lm
+expect 0 'the bits of the reference' "$dir/net9"
+count=$((count + 1))
+grep -q 'int8_t \*w' "$dir/net9.c" || fail "no layer on integers of 8 bits"
 compile $cc $strict -O2 -DDIGITS_TEST -o "$dir/test" "$dir/digits.c" -lm
 expect 0 'the bits of the reference' "$dir/test"
 compile $cc $strict -O2 -DDIGITS_TEST -DDIGITS_REAL=float -o "$dir/test" \
@@ -97,7 +104,7 @@ fi
 # ---- other machines
 if echo 'int main(void){return 0;}' >"$dir/e.c" &&
     $cc -m32 -o "$dir/e" "$dir/e.c" 2>/dev/null && "$dir/e"; then
-    for i in 1 2 3 4 5 6 7; do
+    for i in 1 2 3 4 5 6 7 8 9; do
         compile $cc $strict -m32 -msse2 -mfpmath=sse -O2 -DNET${i}_TEST \
             -o "$dir/net$i" "$dir/net$i.c" -lm
         expect 0 'the bits of the reference' "$dir/net$i"
@@ -151,7 +158,7 @@ SECTIONS {
   stack = ORIGIN(data) + LENGTH(data);
 }
 END
-    for i in 1 2 3 4 5 6 7; do
+    for i in 1 2 3 4 5 6 7 8 9; do
         compile $arm $strict -O2 -mcpu=cortex-m4 -mfloat-abi=hard \
             -mfpu=fpv4-sp-d16 -specs=rdimon.specs -nostartfiles \
             -T "$dir/board.ld" -DNET${i}_TEST -o "$dir/net$i.elf" \

@@ -22,6 +22,7 @@ struct conv {
     const struct kern_problem *p;
     struct kern_tensor x, w, y, r, scale;
     bool has_bias, has_residual, has_scale;
+    bool integers; /* of 8 bits, with scales */
     int64_t in[3], out[3], window[3], step[3], dilation[3], pad[3], pad_end[3];
     int64_t xs[3], ws[3], ys[3], rs[3];
     int64_t groups, c, k; /* input and output channels of a group */
@@ -108,8 +109,7 @@ static int declare(struct emit *e, const struct plan_step *s, bool transposed,
     *v = (struct conv){.p = p, .y = p->out[0], .groups = p->attr.conv.groups};
     if (product_table_of(p))
         return error_set(err, INFER_EUNSUPPORTED, "a table of products");
-    if (quant_of(p))
-        return error_set(err, INFER_EUNSUPPORTED, "integers of 8 bits");
+    v->integers = quant_of(p) != NULL;
     v->has_bias = kern_problem_in(p, 2) != NULL;
     v->has_residual = kern_problem_in(p, 3) != NULL;
     v->has_scale = input_scale_of(p) != NULL;
@@ -122,6 +122,8 @@ static int declare(struct emit *e, const struct plan_step *s, bool transposed,
     rc = declare_weights(e, s, v, transposed, err);
     if (rc == 0 && v->has_bias)
         rc = emit_input(e, s, 2, "b", NULL, err, &bias);
+    if (rc == 0 && v->integers)
+        rc = emit_multipliers(e, s, err);
     if (rc == 0 && v->has_residual)
         rc = emit_input(e, s, 3, "z", &v->y, err, &v->r);
     if (rc == 0 && v->has_scale)
@@ -193,6 +195,11 @@ static int store(struct emit *e, const struct conv *v, struct infer_error *err)
         snprintf(residual, sizeof(residual), "z[%s]", from);
     }
     emit_lane_loop(e);
+    if (v->integers) {
+        rc = emit_quantised(e, v->p, channel, residual, at, err);
+        emit_close(e);
+        return rc;
+    }
     if (v->has_bias)
         emit_line(e, "const real v = sum[k] + b[%s];", channel);
     else
@@ -293,6 +300,8 @@ static bool has_runs(const struct conv *v)
 static void add_run(struct emit *e, const struct conv *v)
 {
     struct emit_products products = {.n = v->window[2] * v->c,
+                                     .integers = v->integers,
+                                     .zero = v->p->quant.x_zero,
                                      .x_step = 1,
                                      .f_step = v->w_c,
                                      .k_step = v->w_k};
@@ -334,6 +343,10 @@ static void add_lanes(struct emit *e, const struct conv *v)
         emit_lane_loop(e);
         emit_line(e, "const real a = (real)f[%s0] * g[%s0];", w, scale);
         emit_line(e, "sum[k] += a * i[%s0];", x);
+    } else if (v->integers) {
+        emit_lane_loop(e);
+        emit_line(e, "sum[k] += (i[%s0]%s) * f[%s0];", x,
+                  emit_less_zero(v->p->quant.x_zero), w);
     } else {
         emit_lane_loop(e);
         emit_line(e, "sum[k] += (real)i[%s0] * f[%s0];", x, w);
@@ -366,6 +379,8 @@ static void add_scaled(struct emit *e, const struct conv *v)
 static void add_tap(struct emit *e, const struct conv *v)
 {
     const struct emit_products products = {.n = v->c,
+                                           .integers = v->integers,
+                                           .zero = v->p->quant.x_zero,
                                            .x_step = v->x.stride[1],
                                            .f_step = v->w_c,
                                            .k_step = v->w_k};
@@ -393,7 +408,8 @@ int emit_conv(struct emit *e, const struct plan_step *s,
     open_pixels(e, &v);
     if (many)
         emit_for(e, "j", v.groups);
-    emit_lanes_open(e, v.depthwise ? v.groups : v.k, "real", "0");
+    emit_lanes_open(e, v.depthwise ? v.groups : v.k,
+                    v.integers ? "int32_t" : "real", "0");
     open_taps(e, &v, runs ? 2 : 3);
     if (runs)
         add_run(e, &v);

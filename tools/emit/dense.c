@@ -10,75 +10,112 @@
 
 /* Adds the sums of a row: x at `from`, weights c, k at `base`. */
 static void add_sums(struct emit *e, enum infer_dtype x, enum infer_dtype w,
-                     const char *from, const char *base, int64_t n,
-                     int64_t x_step, int64_t c_step, int64_t k_step)
+                     const char *from, const char *base,
+                     const struct emit_products *products)
 {
-    const struct emit_products products = {
-        .n = n, .x_step = x_step, .f_step = c_step, .k_step = k_step};
-
     emit_line(e, "const %s *i = x + (%s);", emit_type(x), from);
     emit_line(e, "const %s *f = w + (%s%s0);", emit_type(w), base,
-              e->lane[0] == '(' ? emit_offset("k0", k_step) : "");
-    emit_products(e, &products);
+              e->lane[0] == '(' ? emit_offset("k0", products->k_step) : "");
+    emit_products(e, products);
+}
+
+/* A dense layer's tensors as the file has them. */
+struct dense {
+    const struct kern_problem *p;
+    struct kern_tensor x, w, bias, r;
+    bool has_bias, has_residual, integers;
+};
+
+static int declare(struct emit *e, const struct plan_step *s,
+                   struct infer_error *err, struct dense *v)
+{
+    static const int64_t order[] = {1, 0};
+    const struct kern_problem *p = &s->exec.problem;
+    const struct view weights = emit_view(s, 1);
+    const struct view w = view_permute(&weights, order);
+    int rc = emit_input(e, s, 0, "x", NULL, err, &v->x);
+
+    *v = (struct dense){.p = p,
+                        .x = v->x,
+                        .has_bias = kern_problem_in(p, 2) != NULL,
+                        .has_residual = kern_problem_in(p, 3) != NULL,
+                        .integers = quant_of(p) != NULL};
+    if (rc == 0 && product_table_of(p))
+        rc = error_set(err, INFER_EUNSUPPORTED, "a table of products");
+    if (rc == 0)
+        rc = emit_input_view(e, &w, "w", err, &v->w);
+    if (rc == 0 && v->has_bias)
+        rc = emit_input(e, s, 2, "b", NULL, err, &v->bias);
+    if (rc == 0 && v->has_bias && v->bias.stride[0] != 1 && v->w.dim[1] > 1)
+        rc = error_set(err, INFER_EUNSUPPORTED, "a bias with a stride");
+    if (rc == 0 && v->integers)
+        rc = emit_multipliers(e, s, err);
+    if (rc == 0 && v->has_residual)
+        rc = emit_input(e, s, 3, "z", &p->out[0], err, &v->r);
+    return rc == 0 ? emit_output(e, s, err) : rc;
+}
+
+/* Stores the sums of a row's columns. */
+static int store(struct emit *e, const struct dense *v, const char *at,
+                 const char *residual, struct infer_error *err)
+{
+    int rc;
+
+    emit_lane_loop(e);
+    if (v->integers) {
+        rc = emit_quantised(e, v->p, e->lane, residual, at, err);
+    } else {
+        if (v->has_bias)
+            emit_line(e, "const real v = sum[k] + b[%s];", e->lane);
+        else
+            emit_line(e, "const real v = sum[k];");
+        rc = emit_epilogue(e, v->p, residual, at, err);
+    }
+    emit_close(e);
+    return rc;
 }
 
 int emit_dense(struct emit *e, const struct plan_step *s,
                struct infer_error *err)
 {
-    static const int64_t order[] = {1, 0};
     const struct kern_problem *p = &s->exec.problem;
     const struct kern_tensor *y = &p->out[0];
     const int last = y->rank - 1;
-    const struct view weights = emit_view(s, 1);
-    const struct view w = view_permute(&weights, order);
-    struct kern_tensor x, t, bias, r;
+    struct kern_tensor outer;
     struct emit_nest rows;
+    struct dense v;
     char residual[256] = "", at[256];
-    int rc, i_x, i_y, i_r = -1;
+    int rc = declare(e, s, err, &v);
 
-    if (product_table_of(p) || quant_of(p))
-        return error_set(err, INFER_EUNSUPPORTED, "%s",
-                         quant_of(p) ? "integers of 8 bits"
-                                     : "a table of products");
-    rc = emit_input(e, s, 0, "x", NULL, err, &x);
-    if (rc == 0)
-        rc = emit_input_view(e, &w, "w", err, &t);
-    if (rc == 0 && kern_problem_in(p, 2))
-        rc = emit_input(e, s, 2, "b", NULL, err, &bias);
-    if (rc == 0 && kern_problem_in(p, 3))
-        rc = emit_input(e, s, 3, "z", y, err, &r);
-    if (rc == 0)
-        rc = emit_output(e, s, err);
     if (rc < 0)
         return rc;
+    const struct emit_products products = {.n = v.w.dim[0],
+                                           .x_step = v.x.stride[last],
+                                           .f_step = v.w.stride[0],
+                                           .k_step = v.w.stride[1],
+                                           .integers = v.integers,
+                                           .zero = p->quant.x_zero};
     emit_nest_start(&rows, last, y->dim);
-    x.rank = last;
-    struct kern_tensor outer = *y;
+    outer = v.x;
     outer.rank = last;
-    i_x = emit_nest_add(&rows, &x);
-    i_y = emit_nest_add(&rows, &outer);
-    if (kern_problem_in(p, 3)) {
-        outer = r;
+    emit_nest_add(&rows, &outer);
+    outer = *y;
+    outer.rank = last;
+    emit_nest_add(&rows, &outer);
+    if (v.has_residual) {
+        outer = v.r;
         outer.rank = last;
-        i_r = emit_nest_add(&rows, &outer);
+        emit_nest_add(&rows, &outer);
     }
     emit_nest_open(e, &rows, 'n');
-    emit_lanes_open(e, y->dim[last], "real", "0");
-    add_sums(e, x.dtype, t.dtype, rows.at[i_x], "", t.dim[0], x.stride[last],
-             t.stride[0], t.stride[1]);
-    emit_lane_loop(e);
-    if (kern_problem_in(p, 2))
-        emit_line(e, "const real v = sum[k] + b[%s0];",
-                  emit_offset(e->lane, bias.stride[0]));
-    else
-        emit_line(e, "const real v = sum[k];");
-    if (i_r >= 0)
-        snprintf(residual, sizeof(residual), "z[%s%s]",
-                 emit_offset(e->lane, r.stride[last]), rows.at[i_r]);
+    emit_lanes_open(e, y->dim[last], v.integers ? "int32_t" : "real", "0");
+    add_sums(e, v.x.dtype, v.w.dtype, rows.at[0], "", &products);
     snprintf(at, sizeof(at), "%s%s", emit_offset(e->lane, y->stride[last]),
-             rows.at[i_y]);
-    rc = emit_epilogue(e, p, residual, at, err);
-    emit_close(e);
+             rows.at[1]);
+    if (v.has_residual)
+        snprintf(residual, sizeof(residual), "z[%s%s]",
+                 emit_offset(e->lane, v.r.stride[last]), rows.at[2]);
+    rc = store(e, &v, at, residual, err);
     emit_lanes_close(e);
     emit_nest_close(e, &rows);
     return rc;
@@ -115,9 +152,10 @@ int emit_matmul(struct emit *e, const struct plan_step *s,
         rc = emit_output(e, s, err);
     if (rc < 0)
         return rc;
-    const int64_t n = left.t.dim[left.t.rank - 1];
-    const int64_t x_step = a.stride[a.rank - 1];
-    const int64_t c_step = b.stride[b.rank - 2], k_step = b.stride[b.rank - 1];
+    const struct emit_products products = {.n = left.t.dim[left.t.rank - 1],
+                                           .x_step = a.stride[a.rank - 1],
+                                           .f_step = b.stride[b.rank - 2],
+                                           .k_step = b.stride[b.rank - 1]};
     struct kern_tensor outer = y;
     a.dim[a.rank - 1] = b.dim[b.rank - 2] = b.dim[b.rank - 1] = 1;
     outer.dim[last] = 1;
@@ -129,8 +167,7 @@ int emit_matmul(struct emit *e, const struct plan_step *s,
     emit_lanes_open(e, y.dim[last], "real", "0");
     char base[200];
     snprintf(base, sizeof(base), "%s + ", rows.at[i_b]);
-    add_sums(e, a.dtype, b.dtype, rows.at[i_a], base, n, x_step, c_step,
-             k_step);
+    add_sums(e, a.dtype, b.dtype, rows.at[i_a], base, &products);
     emit_lane_loop(e);
     snprintf(at, sizeof(at), "%s%s", emit_offset(e->lane, y.stride[last]),
              rows.at[i_y]);

@@ -178,6 +178,27 @@ int emit_epilogue(struct emit *e, const struct kern_problem *p,
                   const char *residual, const char *at,
                   struct infer_error *err);
 
+/* ---- scaled.c: integers of 8 bits ---------------------------------- */
+
+/* " - 3": what takes a zero point off an element; "" for 0. */
+const char *emit_less_zero(int zero);
+/* The value of an element of 8 bits, or of a real, as an expression. */
+void emit_scaled_load(enum infer_dtype dtype, const char *element, float scale,
+                      int zero, char text[EMIT_EXPRESSION]);
+/* Applies the problem's activation to the float variable v. */
+int emit_scaled_act(struct emit *e, const struct kern_problem *p,
+                    struct infer_error *err);
+/* Stores the float variable v at y[at], with the output's scale. */
+void emit_scaled_store(struct emit *e, const struct kern_problem *p,
+                       const char *at);
+/* Declares m, the factors of a layer's integer sums. */
+int emit_multipliers(struct emit *e, const struct plan_step *s,
+                     struct infer_error *err);
+/* Finishes the integer sum[k] of an output channel and stores it at y[at]. */
+int emit_quantised(struct emit *e, const struct kern_problem *p,
+                   const char *channel, const char *residual, const char *at,
+                   struct infer_error *err);
+
 /* ---- loops --------------------------------------------------------- */
 
 #define EMIT_MAX_NEST 8
@@ -230,6 +251,8 @@ struct emit_products {
     int64_t n;
     const char *count;
     int64_t x_step, f_step, k_step;
+    bool integers; /* int32_t in place of real; zero is taken off i[...] */
+    int zero;
 };
 void emit_products(struct emit *e, const struct emit_products *p);
 

@@ -198,6 +198,13 @@ static const struct word words[] = {
      "{\n"
      "    return v < low ? low : v > high ? high : v;\n"
      "}\n"},
+    /* Halves to even, for |v| < 2^22. */
+    {"to_nearest", "to_nearest",
+     "static inline int32_t to_nearest(float v)\n"
+     "{\n"
+     "    const float up = v + 12582912.0f;\n"
+     "    return (int32_t)(up - 12582912.0f);\n"
+     "}\n"},
     {"wrap", "wrap",
      "static inline long wrap(long i, long n)\n"
      "{\n"

@@ -295,7 +295,11 @@ static void add_products(struct emit *e, const struct emit_products *p, int n)
     size_t used = 0;
 
     for (int i = 0; i < n; i++)
-        emit_line(e, "const real a%d = i[%" PRId64 "];", i, i * p->x_step);
+        if (p->integers)
+            emit_line(e, "const int32_t a%d = i[%" PRId64 "]%s;", i,
+                      i * p->x_step, emit_less_zero(p->zero));
+        else
+            emit_line(e, "const real a%d = i[%" PRId64 "];", i, i * p->x_step);
     emit_lane_loop(e);
     for (int i = 0; i < n; i++) {
         char at[64];

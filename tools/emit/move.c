@@ -14,17 +14,18 @@
 /* The element `value` of one type as one of another, as the reference copies
  * it. */
 static void converted(struct emit *e, enum infer_dtype from,
-                      enum infer_dtype to, const char *value, char text[320])
+                      enum infer_dtype to, const char *value,
+                      char text[EMIT_EXPRESSION])
 {
     char wide[240];
 
     if (from == to)
-        snprintf(text, 320, "%s", value);
+        snprintf(text, EMIT_EXPRESSION, "%s", value);
     else if (scalar_is_integer(from) && scalar_is_integer(to))
-        snprintf(text, 320, "%s", emit_stored_i64(e, to, value));
+        snprintf(text, EMIT_EXPRESSION, "%s", emit_stored_i64(e, to, value));
     else {
         snprintf(wide, sizeof(wide), "(real)%s", value);
-        snprintf(text, 320, "%s", emit_stored(e, to, wide));
+        snprintf(text, EMIT_EXPRESSION, "%s", emit_stored(e, to, wide));
     }
 }
 
@@ -35,11 +36,9 @@ int emit_copy(struct emit *e, const struct plan_step *s,
     const struct kern_tensor *y = &p->out[0];
     struct emit_nest nest;
     struct kern_tensor x;
-    char from[200], value[320];
+    char from[200], value[EMIT_EXPRESSION];
     int rc;
 
-    if (quant_is_scaled(p))
-        return error_set(err, INFER_EUNSUPPORTED, "integers with scales");
     rc = emit_input(e, s, 0, "x", y, err, &x);
     if (rc == 0)
         rc = emit_output(e, s, err);
@@ -51,8 +50,15 @@ int emit_copy(struct emit *e, const struct plan_step *s,
     emit_nest_sort(&nest, 1);
     emit_nest_open(e, &nest, 'i');
     snprintf(from, sizeof(from), "x[%s]", nest.at[0]);
-    converted(e, x.dtype, y->dtype, from, value);
-    emit_line(e, "y[%s] = %s;", nest.at[1], value);
+    if (quant_is_scaled(p)) {
+        emit_scaled_load(x.dtype, from, p->quant.x_scale, p->quant.x_zero,
+                         value);
+        emit_line(e, "float v = (float)(%s);", value);
+        emit_scaled_store(e, p, nest.at[1]);
+    } else {
+        converted(e, x.dtype, y->dtype, from, value);
+        emit_line(e, "y[%s] = %s;", nest.at[1], value);
+    }
     emit_nest_close(e, &nest);
     return 0;
 }

@@ -82,18 +82,37 @@ static bool is_exact(const struct kern_problem *p)
            p->epilogue.act.kind == KERN_IDENTITY;
 }
 
+/* A function of two values of which some are integers with scales. */
+static int add_scaled(struct emit *e, const struct kern_problem *p,
+                      const char *op, const struct emit_nest *nest,
+                      const char *at, struct infer_error *err)
+{
+    const struct kern_quant *q = &p->quant;
+    char element[200], a[EMIT_EXPRESSION], b[EMIT_EXPRESSION];
+    int rc;
+
+    snprintf(element, sizeof(element), "a[%s]", nest->at[0]);
+    emit_scaled_load(p->in[0].dtype, element, q->x_scale, q->x_zero, a);
+    snprintf(element, sizeof(element), "b[%s]", nest->at[1]);
+    emit_scaled_load(p->in[1].dtype, element, q->residual_scale,
+                     q->residual_zero, b);
+    emit_line(e, "const real u = %s, w = %s;", a, b);
+    emit_line(e, "float v = (float)%s(u, w);", op);
+    rc = emit_scaled_act(e, p, err);
+    emit_scaled_store(e, p, at);
+    return rc;
+}
+
 int emit_binary(struct emit *e, const struct plan_step *s,
                 struct infer_error *err)
 {
     static const char *const names[] = {"a", "b", "z"};
     const struct kern_problem *p = &s->exec.problem;
     struct emit_nest nest;
-    const bool exact = is_exact(p);
+    const bool scaled = quant_is_scaled(p), exact = !scaled && is_exact(p);
     char op[48], value[400], residual[200] = "";
     int y = 0, rc;
 
-    if (quant_is_scaled(p))
-        return error_set(err, INFER_EUNSUPPORTED, "integers with scales");
     rc = exact ? emit_binary_i64_name(e, p->attr.binary.kind, err, op)
                : emit_binary_name(e, p->attr.binary.kind, err, op);
     if (rc == 0 && !exact)
@@ -109,6 +128,11 @@ int emit_binary(struct emit *e, const struct plan_step *s,
                   emit_stored_i64(e, p->out[0].dtype, value));
         emit_nest_close(e, &nest);
         return 0;
+    }
+    if (scaled) {
+        rc = add_scaled(e, p, op, &nest, nest.at[y], err);
+        emit_nest_close(e, &nest);
+        return rc;
     }
     emit_line(e, "const real v = %s(a[%s], b[%s]);", op, nest.at[0],
               nest.at[1]);

@@ -101,6 +101,39 @@ static void offset(const struct emit *e, const struct pool *v, bool of_x,
              emit_offset(e->lane, t->stride[1]));
 }
 
+/* The value of integers with a scale, stored. */
+static int store_scaled(struct emit *e, const struct pool *v, int64_t all,
+                        const char *at, struct infer_error *err)
+{
+    const struct kern_pool *a = &v->p->attr.pool;
+    const struct kern_quant *q = &v->p->quant;
+    const bool counted = v->padded || v->overhang;
+    const bool include = counted && a->count_include_pad;
+    char inside[32], count[32];
+    int rc;
+
+    snprintf(count, sizeof(count), counted ? "count" : "%" PRId64, all);
+    snprintf(inside, sizeof(inside), "%s", include ? "inside" : count);
+    if (counted)
+        emit_line(e, "float v = 0;");
+    if (counted)
+        emit_line(e, "if (%s > 0)",
+                  a->kind == KERN_POOL_MAX ? "count" : inside);
+    if (a->kind == KERN_POOL_MAX)
+        emit_line(e, "%s = (float)(sum[k]%s) * (float)%.9g;",
+                  counted ? "    v" : "float v", emit_less_zero(q->x_zero),
+                  (double)q->x_scale);
+    else
+        emit_line(e,
+                  "%s = (float)(sum[k] - %s * (%d)) * "
+                  "((float)%.9g / (float)%s);",
+                  counted ? "    v" : "float v", inside, q->x_zero,
+                  (double)q->x_scale, count);
+    rc = emit_scaled_act(e, v->p, err);
+    emit_scaled_store(e, v->p, at);
+    return rc;
+}
+
 /* The average or maximum of the lanes, stored. */
 static int store(struct emit *e, const struct pool *v, bool max,
                  struct infer_error *err)
@@ -114,6 +147,16 @@ static int store(struct emit *e, const struct pool *v, bool max,
         all *= v->window[d];
     offset(e, v, false, at);
     emit_lane_loop(e);
+    if (!scalar_is_float(v->x.dtype)) {
+        rc = quant_is_scaled(v->p) ? store_scaled(e, v, all, at, err) : 0;
+        if (!quant_is_scaled(v->p))
+            emit_line(e,
+                      counted ? "y[%s] = count > 0 ? sum[k] : 0;"
+                              : "y[%s] = sum[k];",
+                      at);
+        emit_close(e);
+        return rc;
+    }
     if (max)
         emit_line(e, counted ? "const real v = count > 0 ? sum[k] : 0;"
                              : "const real v = sum[k];");
@@ -128,6 +171,35 @@ static int store(struct emit *e, const struct pool *v, bool max,
     return rc;
 }
 
+/* What a maximum starts from. */
+static const char *lowest(enum infer_dtype dtype)
+{
+    switch (dtype) {
+    case INFER_F64:
+    case INFER_F32:
+    case INFER_F16:
+    case INFER_BF16:
+        return "-INFINITY";
+    case INFER_I64:
+        return "INT64_MIN";
+    case INFER_I32:
+        return "INT32_MIN";
+    case INFER_I16:
+        return "INT16_MIN";
+    case INFER_I8:
+        return "INT8_MIN";
+    case INFER_U64:
+    case INFER_U32:
+    case INFER_U16:
+    case INFER_U8:
+    case INFER_BOOL:
+    case INFER_NONE:
+    case INFER_DTYPE_COUNT:
+        break;
+    }
+    return "0";
+}
+
 int emit_pool(struct emit *e, const struct plan_step *s,
               struct infer_error *err)
 {
@@ -137,9 +209,12 @@ int emit_pool(struct emit *e, const struct plan_step *s,
     char from[512];
     int rc;
 
-    if (quant_is_scaled(p))
-        return error_set(err, INFER_EUNSUPPORTED, "integers with scales");
-    if (!scalar_is_float(p->in[0].dtype))
+    const bool scaled = quant_is_scaled(p) && quant_is_byte(p->in[0].dtype);
+    const bool moved = scalar_is_integer(p->in[0].dtype) && max &&
+                       p->in[0].dtype == p->out[0].dtype &&
+                       p->epilogue.act.kind == KERN_IDENTITY;
+
+    if (!scalar_is_float(p->in[0].dtype) && !scaled && !moved)
         return error_set(err, INFER_EUNSUPPORTED, "a pool of %s",
                          infer_dtype_name(p->in[0].dtype));
     rc = emit_input(e, s, 0, "x", NULL, err, &v.x);
@@ -156,8 +231,11 @@ int emit_pool(struct emit *e, const struct plan_step *s,
     for (int d = 0; d < v.spatial; d++)
         if (v.out[d] > 1)
             emit_for(e, out_index[at + d], v.out[d]);
-    emit_lanes_open(e, v.y.dim[1], max ? emit_type(v.x.dtype) : "real",
-                    max ? "-INFINITY" : "0");
+    emit_lanes_open(e, v.y.dim[1],
+                    max      ? emit_type(v.x.dtype)
+                    : scaled ? "int32_t"
+                             : "real",
+                    max ? lowest(v.x.dtype) : "0");
     if (counted)
         emit_line(e,
                   counts ? "long count = 0, inside = 0;" : "long count = 0;");
@@ -168,7 +246,9 @@ int emit_pool(struct emit *e, const struct plan_step *s,
     emit_lane_loop(e);
     if (max) {
         emit_line(e, "const %s a = x[%s];", emit_type(v.x.dtype), from);
-        emit_line(e, "sum[k] = a > sum[k] || a != a ? a : sum[k];");
+        emit_line(e, scalar_is_float(v.x.dtype)
+                         ? "sum[k] = a > sum[k] || a != a ? a : sum[k];"
+                         : "sum[k] = a > sum[k] ? a : sum[k];");
     } else {
         emit_line(e, "sum[k] += x[%s];", from);
     }
