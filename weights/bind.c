@@ -17,17 +17,14 @@
 #include "kernels/base/text.h"
 #include "weights/layout.h"
 
-/* What wrappers put before every key (DataParallel, Lightning, EMA). */
-static const char *const prefixes[] = {
-    "module.", "model.",     "state_dict.", "net.",
-    "ema.",    "model_ema.", "_orig_mod.",  "network.",
-};
-
 /* Tensors that only training uses, by their names' beginnings and ends. */
 static const struct {
     const char *begin, *end, *why;
 } training_only[] = {
     {"", "num_batches_tracked", "counter of training steps"},
+    {"n_averaged", "", "counter of training steps"},
+    {"", "total_ops", "counter of a profiler"},
+    {"", "total_params", "counter of a profiler"},
     {"train.weight.", "", "weight behind an average"},
     {"train.", "", "optimiser state"},
     {"aux1.", "", "auxiliary classifier, used in training only"},
@@ -61,52 +58,91 @@ static bool is_weight(const struct graph *g, int value)
 
 /* ---- prefixes ------------------------------------------------------ */
 
-static bool all_begin_with(const struct weights_dict *dict, size_t skip,
-                           const char *prefix)
+/* What a wrapper (DataParallel, Lightning, a model of which the network is one
+ * part) puts before the keys: the first bytes of one of them. */
+struct prefix {
+    const char *text;
+    size_t bytes;
+};
+
+/* The key behind the prefix; NULL where it does not begin so. */
+static const char *behind(const char *key, struct prefix p)
 {
-    for (size_t i = 0; i < dict->count; i++)
-        if (strlen(dict->entry[i].name) < skip ||
-            !text_begins(dict->entry[i].name + skip, prefix))
-            return false;
-    return dict->count > 0;
+    return p.bytes == 0 || strncmp(key, p.text, p.bytes) == 0 ? key + p.bytes
+                                                              : NULL;
 }
 
-/* How many weights of the graph the dictionary has when the first `skip` bytes
- * of each key are left out. */
+/* The same; a key without the prefix as it is. */
+static const char *bare(const char *key, struct prefix p)
+{
+    const char *rest = behind(key, p);
+
+    return rest ? rest : key;
+}
+
+/* How many weights of the graph the dictionary has behind a prefix. */
 static size_t count_found(const struct graph *g,
-                          const struct weights_dict *dict, size_t skip)
+                          const struct weights_dict *dict, struct prefix p)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < dict->count; i++) {
-        int v = graph_find_value(g, dict->entry[i].name + skip);
+        const char *name = behind(dict->entry[i].name, p);
+        int v = name ? graph_find_value(g, name) : -1;
 
         n += v >= 0 && is_weight(g, v);
     }
     return n;
 }
 
-/* Bytes of the known prefixes that all keys share: as many of them as make
- * the most keys agree with the graph. */
-static size_t shared_prefix(const struct graph *g,
-                            const struct weights_dict *dict)
+/* Bytes of the key up to the next dot behind the prefix; 0 where there is none.
+ */
+static size_t next_dot(const char *key, struct prefix p)
 {
-    size_t skip = 0, best = 0;
-    size_t best_found = count_found(g, dict, 0);
-    bool more = true;
+    const char *rest = behind(key, p);
+    const char *dot = rest ? strchr(rest, '.') : NULL;
 
-    while (more) {
-        more = false;
-        for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
-            if (!all_begin_with(dict, skip, prefixes[i]))
-                continue;
-            skip += strlen(prefixes[i]);
-            more = true;
-            break;
-        }
-        if (more && count_found(g, dict, skip) > best_found) {
-            best = skip;
-            best_found = count_found(g, dict, skip);
+    return dot ? (size_t)(dot + 1 - key) : 0;
+}
+
+/* Lengthens the prefix by the part that more than half of all keys have next
+ * (the vote of Boyer and Moore).  False where there is none. */
+static bool lengthen(const struct weights_dict *dict, struct prefix *p)
+{
+    struct prefix next = {NULL, 0};
+    size_t votes = 0, count = 0;
+
+    for (size_t i = 0; i < dict->count; i++) {
+        const char *key = dict->entry[i].name;
+        const size_t bytes = next_dot(key, *p);
+        const bool same = bytes > 0 && bytes == next.bytes &&
+                          strncmp(key, next.text, bytes) == 0;
+
+        if (votes == 0 && bytes > 0)
+            next = (struct prefix){key, bytes};
+        votes = votes == 0 ? bytes > 0 : same ? votes + 1 : votes - 1;
+    }
+    for (size_t i = 0; next.bytes > 0 && i < dict->count; i++)
+        count += behind(dict->entry[i].name, next) != NULL;
+    if (count * 2 <= dict->count)
+        return false;
+    *p = next;
+    return true;
+}
+
+/* The prefix of most keys that makes the most of them agree with the graph. */
+static struct prefix shared_prefix(const struct graph *g,
+                                   const struct weights_dict *dict)
+{
+    struct prefix p = {"", 0}, best = p;
+    size_t best_found = count_found(g, dict, p);
+
+    while (lengthen(dict, &p)) {
+        const size_t found = count_found(g, dict, p);
+
+        if (found > best_found) {
+            best = p;
+            best_found = found;
         }
     }
     return best;
@@ -228,25 +264,26 @@ static const char *present_name(const char *name, char *buf, size_t bytes)
 
 /* The value that each entry is for: target[i], or -1. */
 static void find_targets(const struct graph *g, const struct weights_dict *dict,
-                         size_t skip, int *target)
+                         struct prefix p, int *target)
 {
     for (size_t i = 0; i < dict->count; i++) {
+        const char *name = behind(dict->entry[i].name, p);
         char buf[512];
-        const char *name =
-            present_name(dict->entry[i].name + skip, buf, sizeof(buf));
 
-        target[i] = graph_find_value(g, name);
+        target[i] =
+            name ? graph_find_value(g, present_name(name, buf, sizeof(buf)))
+                 : -1;
         if (target[i] >= 0 && !is_weight(g, target[i]))
             target[i] = -1;
     }
 }
 
 /* An entry that is no weight: training state, or a fault. */
-static int surplus(struct weights_dict *dict, size_t i, size_t skip,
+static int surplus(struct weights_dict *dict, size_t i, struct prefix p,
                    struct infer_error *err)
 {
     const char *key = dict->entry[i].name;
-    const char *why = training_reason(key + skip);
+    const char *why = training_reason(bare(key, p));
 
     if (!why)
         return error_add(err, INFER_EFORMAT,
@@ -260,9 +297,9 @@ static int surplus(struct weights_dict *dict, size_t i, size_t skip,
 
 /* Binds every entry.  met[v] is set for each weight that the dictionary has,
  * in whatever shape. */
-static int bind_entries(struct graph *g, struct weights_dict *dict, size_t skip,
-                        const int *target, bool partial, unsigned char *met,
-                        struct infer_error *err)
+static int bind_entries(struct graph *g, struct weights_dict *dict,
+                        struct prefix p, const int *target, bool partial,
+                        unsigned char *met, struct infer_error *err)
 {
     int worst = 0;
 
@@ -273,7 +310,7 @@ static int bind_entries(struct graph *g, struct weights_dict *dict, size_t skip,
             met[target[i]] = 1;
             rc = bind_one(g, target[i], dict->entry[i].value, partial, err);
         } else if (!partial) {
-            rc = surplus(dict, i, skip, err);
+            rc = surplus(dict, i, p, err);
         }
         if (rc == INFER_EMEMORY)
             return rc;
@@ -303,11 +340,11 @@ static int list_missing(const struct graph *g, const unsigned char *met,
 }
 
 /* Binds what find_targets() found, and lists what has no partner. */
-static int bind_all(struct graph *g, struct weights_dict *dict, size_t skip,
+static int bind_all(struct graph *g, struct weights_dict *dict, struct prefix p,
                     const int *target, bool partial, unsigned char *met,
                     struct infer_error *err)
 {
-    int rc = bind_entries(g, dict, skip, target, partial, met, err);
+    int rc = bind_entries(g, dict, p, target, partial, met, err);
     int missing = 0;
 
     if (rc != INFER_EMEMORY && !partial)
@@ -322,21 +359,21 @@ int weights_bind(struct graph *g, struct weights_dict *dict,
         options ? options->dense_order : WEIGHTS_DENSE_AUTO;
     enum weights_layout layout =
         options ? options->layout : WEIGHTS_LAYOUT_AUTO;
-    size_t skip = shared_prefix(g, dict);
+    const struct prefix p = shared_prefix(g, dict);
     unsigned char *met = calloc((size_t)g->n_values + 1, 1);
     int *target = calloc(dict->count + 1, sizeof(*target));
     int rc;
 
     error_clear(err);
     if (met && target) {
-        find_targets(g, dict, skip, target);
+        find_targets(g, dict, p, target);
         rc = weights_to_channels_first(g, dict, target, &layout, err);
     } else {
         rc = error_set(err, INFER_EMEMORY, "out of memory");
     }
     if (rc == 0)
-        rc = bind_all(g, dict, skip, target, options && options->partial, met,
-                      err);
+        rc =
+            bind_all(g, dict, p, target, options && options->partial, met, err);
     if (order == WEIGHTS_DENSE_AUTO && layout == WEIGHTS_CHANNELS_LAST)
         order = WEIGHTS_DENSE_HWC;
     if (rc == 0 && order == WEIGHTS_DENSE_HWC)
@@ -383,7 +420,7 @@ static void fit_example(struct weights_fit *fit, const struct graph_value *v,
 
 /* Fit in one order of axes. */
 static void fit_in_order(const struct graph *g, const struct weights_dict *dict,
-                         size_t skip, const int *target, bool channels_last,
+                         struct prefix p, const int *target, bool channels_last,
                          unsigned char *met, struct weights_fit *fit)
 {
     memset(fit, 0, sizeof(*fit));
@@ -393,7 +430,7 @@ static void fit_in_order(const struct graph *g, const struct weights_dict *dict,
         const struct graph_value *v;
 
         if (target[i] < 0) {
-            fit->surplus += !training_reason(dict->entry[i].name + skip);
+            fit->surplus += !training_reason(bare(dict->entry[i].name, p));
             continue;
         }
         v = &g->value[target[i]];
@@ -413,7 +450,7 @@ static void fit_in_order(const struct graph *g, const struct weights_dict *dict,
             fit_example(fit, &g->value[v], NULL);
         }
     for (size_t i = 0; i < dict->count && !fit->example[0]; i++)
-        if (target[i] < 0 && !training_reason(dict->entry[i].name + skip))
+        if (target[i] < 0 && !training_reason(bare(dict->entry[i].name, p)))
             snprintf(fit->example, sizeof(fit->example),
                      "'%.48s' has no place there", dict->entry[i].name);
 }
@@ -421,16 +458,16 @@ static void fit_in_order(const struct graph *g, const struct weights_dict *dict,
 int weights_measure_fit(const struct graph *g, const struct weights_dict *dict,
                         struct infer_error *err, struct weights_fit *out)
 {
-    size_t skip = shared_prefix(g, dict);
+    const struct prefix p = shared_prefix(g, dict);
     unsigned char *met = calloc((size_t)g->n_values + 1, 1);
     int *target = calloc(dict->count + 1, sizeof(*target));
     struct weights_fit other;
     int rc = INFER_OK;
 
     if (met && target) {
-        find_targets(g, dict, skip, target);
-        fit_in_order(g, dict, skip, target, false, met, out);
-        fit_in_order(g, dict, skip, target, true, met, &other);
+        find_targets(g, dict, p, target);
+        fit_in_order(g, dict, p, target, false, met, out);
+        fit_in_order(g, dict, p, target, true, met, &other);
         if (other.misshaped < out->misshaped)
             *out = other;
     } else {

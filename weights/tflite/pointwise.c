@@ -68,9 +68,31 @@ void tflite_import_relu_0_to_1(struct tflite_import *im, int param)
     tflite_out(im, 0, tflite_unary(im, x, KERN_CLIP, 0, 1), swapped);
 }
 
+/* Both sides have a factor of their own; of their sum one part is 0. */
+static int leaky_integers(struct tflite_import *im, int x, float alpha,
+                          const struct tflite_tensor *in,
+                          const struct tflite_tensor *out)
+{
+    const struct tflite_quant from = tflite_quant(im, in),
+                              to = tflite_quant(im, out);
+    const double up = (double)from.scale / (double)to.scale;
+    const double down = up * fabs((double)alpha);
+    int above, below;
+
+    above = tflite_unary(im, x, KERN_CLIP, 0, INFINITY);
+    above = tflite_requantise(im, above, &up, 1, 0, 2, &to);
+    below = tflite_unary(im, x, KERN_CLIP, -INFINITY, 0);
+    if (alpha < 0)
+        below = tflite_plain_unary(im, below, KERN_NEG);
+    if (alpha != 0)
+        below = tflite_requantise(im, below, &down, 1, 0, 2, &to);
+    return alpha != 0 ? tflite_binary(im, KERN_ADD, above, below) : above;
+}
+
 void tflite_import_leaky_relu(struct tflite_import *im, int param)
 {
     const float alpha = fb_f32(&im->op.options, 0, 0);
+    struct tflite_tensor in, out;
     bool swapped;
     int x;
 
@@ -81,8 +103,13 @@ void tflite_import_leaky_relu(struct tflite_import *im, int param)
         tflite_fail(im, INFER_EFORMAT, "alpha %g", (double)alpha);
         return;
     }
+    in = tflite_input_tensor(im, 0);
+    out = tflite_output_tensor(im, 0);
+    im->raw = tflite_is_quantised(&in) && tflite_is_quantised(&out);
     x = only(im, &swapped);
-    tflite_out(im, 0, tflite_unary(im, x, KERN_LEAKY_RELU, alpha, 0), swapped);
+    x = im->raw ? leaky_integers(im, x, alpha, &in, &out)
+                : tflite_unary(im, x, KERN_LEAKY_RELU, alpha, 0);
+    tflite_out(im, 0, x, swapped);
 }
 
 void tflite_import_gelu(struct tflite_import *im, int param)

@@ -29,19 +29,6 @@ static void geometry(struct tflite_import *im, struct graph_pool *pool)
         pool->pool.dilation[i] = 1;
 }
 
-/* The mean of q is rounded as an integer, halves away from zero. */
-static int mean_of_integers(struct tflite_import *im, int x,
-                            const struct tflite_quant *q)
-{
-    const float away = 1.0f + 0x1p-21f;
-
-    x = tflite_unary(im, x, KERN_LINEAR, away, (float)q->zero * away);
-    x = tflite_plain_unary(im, x, KERN_ROUND);
-    if (q->zero == 0)
-        return x;
-    return tflite_unary(im, x, KERN_LINEAR, 1, (float)-q->zero);
-}
-
 void tflite_import_pool(struct tflite_import *im, int kind)
 {
     const bool average = kind == KERN_POOL_AVERAGE;
@@ -68,7 +55,7 @@ void tflite_import_pool(struct tflite_import *im, int kind)
         const enum tflite_activation act = tflite_activation(im, 5);
         struct tflite_quant q = tflite_quant(im, &in);
         if (average)
-            x = mean_of_integers(im, x, &q);
+            x = tflite_round_integers(im, x, &q);
         tflite_quant_clip(im, act, &q);
         if (act != TFLITE_NONE)
             x = tflite_unary(im, x, KERN_CLIP, (float)q.low, (float)q.high);

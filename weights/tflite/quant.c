@@ -167,15 +167,26 @@ struct constant *tflite_dequantised(struct tflite_import *im,
 
 /* ---- after a sum --------------------------------------------------- */
 
-/* The factor as m 2^-k: m in [1/2, 1), or from 1 on where k would be negative.
- */
-static double split(double factor, int *k)
+/* A factor m 2^-k; k is not negative. */
+struct part {
+    double m;
+    int k;
+};
+
+/* m 2^exponent. */
+static struct part part_of(double m, int exponent)
+{
+    return exponent > 0 ? (struct part){ldexp(m, exponent), 0}
+                        : (struct part){m, -exponent};
+}
+
+/* m in [1/2, 1), or from 1 on where k would be negative. */
+static struct part split(double factor)
 {
     int exponent;
     const double m = frexp(factor, &exponent);
 
-    *k = exponent > 0 ? 0 : -exponent;
-    return exponent > 0 ? factor : m;
+    return part_of(m, exponent);
 }
 
 /* One number a channel, or one for all. */
@@ -216,46 +227,38 @@ static int scale(struct tflite_import *im, int x, const float *by,
 
 /* Where nothing negative is left, two roundings are one: a sum is rounded up
  * from n + 1/2 - 2^-(k+1) on. */
-static int once(struct tflite_import *im, int x, const double *factor,
+static int once(struct tflite_import *im, int x, const struct part *part,
                 int64_t n, int axis, bool early, float *by, float *plus)
 {
     for (int64_t i = 0; i < n; i++) {
-        int k;
-        split(factor[i], &k);
-        by[i] = (float)factor[i];
-        plus[i] = early && k > 0 ? ldexpf(0.5f, -k) : 0;
+        by[i] = (float)ldexp(part[i].m, -part[i].k);
+        plus[i] = early && part[i].k > 0 ? ldexpf(0.5f, -part[i].k) : 0;
     }
     return scale(im, x, by, plus, n, axis);
 }
 
-static int twice(struct tflite_import *im, int x, const double *factor,
+static int twice(struct tflite_import *im, int x, const struct part *part,
                  int64_t n, int axis, float *by, float *plus)
 {
-    int k;
-
     for (int64_t i = 0; i < n; i++) {
-        by[i] = (float)split(factor[i], &k);
+        by[i] = (float)part[i].m;
         plus[i] = 0;
     }
     x = scale(im, x, by, plus, n, axis);
     x = tflite_plain_unary(im, x, KERN_ROUND);
-    for (int64_t i = 0; i < n; i++) {
-        split(factor[i], &k);
-        by[i] = ldexpf(AWAY, -k);
-    }
+    for (int64_t i = 0; i < n; i++)
+        by[i] = ldexpf(AWAY, -part[i].k);
     return scale(im, x, by, plus, n, axis);
 }
 
 /* The first rounding keeps the factor out of the weights, in which sums would
  * no longer be whole. */
-int tflite_requantise(struct tflite_import *im, int x, const double *factor,
+static int requantise(struct tflite_import *im, int x, const struct part *part,
                       int64_t n, int axis, int roundings,
                       const struct tflite_quant *q)
 {
     float *by, *plus;
 
-    if (im->status < 0)
-        return -1;
     by = calloc((size_t)n + 1, sizeof *by);
     plus = calloc((size_t)n + 1, sizeof *plus);
     if (!by || !plus)
@@ -264,10 +267,58 @@ int tflite_requantise(struct tflite_import *im, int x, const double *factor,
     if (im->status < 0)
         x = -1;
     else if (roundings == 1 || q->low >= 0)
-        x = once(im, x, factor, n, axis, roundings > 1, by, plus);
+        x = once(im, x, part, n, axis, roundings > 1, by, plus);
     else
-        x = twice(im, x, factor, n, axis, by, plus);
+        x = twice(im, x, part, n, axis, by, plus);
     free(by);
     free(plus);
     return clip_and_round(im, x, q);
+}
+
+int tflite_requantise(struct tflite_import *im, int x, const double *factor,
+                      int64_t n, int axis, int roundings,
+                      const struct tflite_quant *q)
+{
+    struct part *part;
+
+    if (im->status < 0)
+        return -1;
+    part = calloc((size_t)n + 1, sizeof *part);
+    if (!part)
+        return tflite_fail(im, INFER_EMEMORY, "out of memory");
+    for (int64_t i = 0; i < n; i++)
+        part[i] = split(factor[i]);
+    x = requantise(im, x, part, n, axis, roundings, q);
+    free(part);
+    return x;
+}
+
+/* The kernels fold 1/n into the factor's 31 bits: they shift it by the whole
+ * part of n's logarithm, and divide. */
+int tflite_requantise_mean(struct tflite_import *im, int x, double factor,
+                           int64_t n, const struct tflite_quant *q)
+{
+    struct part part;
+    int exponent, shift = 0;
+    int64_t bits;
+
+    if (im->status < 0)
+        return -1;
+    bits = (int64_t)round(ldexp(frexp(factor, &exponent), 31));
+    while (n >> shift > 1)
+        shift++;
+    if (shift > 31 + exponent)
+        shift = 31 + exponent < 0 ? 0 : 31 + exponent;
+    part = part_of(ldexp((double)((bits << shift) / n), -31), exponent - shift);
+    return requantise(im, x, &part, 1, 0, 2, q);
+}
+
+int tflite_round_integers(struct tflite_import *im, int x,
+                          const struct tflite_quant *q)
+{
+    x = tflite_unary(im, x, KERN_LINEAR, AWAY, (float)q->zero * AWAY);
+    x = tflite_plain_unary(im, x, KERN_ROUND);
+    if (q->zero == 0)
+        return x;
+    return tflite_unary(im, x, KERN_LINEAR, 1, (float)-q->zero);
 }

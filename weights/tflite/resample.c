@@ -149,6 +149,7 @@ void tflite_import_resize(struct tflite_import *im, int mode)
     const bool centres = fb_bool(&im->op.options, first + 1);
     union graph_attr attr;
     struct kern_resize *r = &attr.resize.resize;
+    struct tflite_tensor in, out;
     int x;
 
     if (!tflite_arity(im, 2, 2))
@@ -171,8 +172,16 @@ void tflite_import_resize(struct tflite_import *im, int mode)
         corners || centres ? KERN_ROUND_PREFER_CEIL : KERN_FLOOR_NEAREST;
     if (!target_size(im, &attr.resize))
         return;
+    in = tflite_input_tensor(im, 0);
+    out = tflite_output_tensor(im, 0);
+    im->raw = tflite_is_quantised(&in) && tflite_same_quant(&in, &out);
     x = tflite_in(im, 0, true);
-    tflite_out(im, 0, tflite_emit(im, GRAPH_RESIZE, &attr, &x, 1), true);
+    x = tflite_emit(im, GRAPH_RESIZE, &attr, &x, 1);
+    if (im->raw && mode == KERN_BILINEAR && im->status == 0) {
+        const struct tflite_quant q = tflite_quant(im, &in);
+        x = tflite_round_integers(im, x, &q);
+    }
+    tflite_out(im, 0, x, true);
 }
 
 void tflite_import_depth_space(struct tflite_import *im, int op)
@@ -207,12 +216,33 @@ static bool left_swapped(const bool *gone, int rank)
     return space && !gone[rank - 1];
 }
 
+/* Elements that each result of a reduction is made of; 0 where that depends on
+ * a free size or the sum of so many integers would not be exact. */
+static int64_t reduced(struct tflite_import *im, const bool *gone)
+{
+    int64_t first = 0;
+
+    for (int p = 0; p < im->probes; p++) {
+        const struct graph_type t = tflite_type(im, 0, p);
+        int64_t n = 1;
+
+        for (int d = 0; d < t.rank && n <= 65536; d++)
+            n *= gone[d] ? t.dim[d] : 1;
+        if (p > 0 && n != first)
+            return 0;
+        first = n;
+    }
+    return first <= 65536 ? first : 0;
+}
+
 void tflite_import_reduce(struct tflite_import *im, int kind)
 {
     const bool keep = fb_bool(&im->op.options, 0);
     bool swapped, truth, gone[INFER_MAX_RANK] = {false};
     int axis[2 * INFER_MAX_RANK], rank, n, x;
+    struct tflite_tensor in, out;
     union graph_attr attr;
+    int64_t count = 0;
 
     if (!tflite_arity(im, 2, 2))
         return;
@@ -235,6 +265,14 @@ void tflite_import_reduce(struct tflite_import *im, int kind)
         for (int i = 0; i < n; i++)
             attr.reduce.axis[i] = axis[i];
     }
+    in = tflite_input_tensor(im, 0);
+    out = tflite_output_tensor(im, 0);
+    if (kind == KERN_REDUCE_MEAN && n > 0 && tflite_is_quantised(&in) &&
+        tflite_is_quantised(&out) && in.type != TFLITE_INT16)
+        count = reduced(im, gone);
+    im->raw = count > 0;
+    if (count > 0)
+        attr.reduce.kind = KERN_REDUCE_SUM;
     x = tflite_in(im, 0, swapped);
     truth = im->status == 0 && tflite_type(im, 0, 0).dtype == INFER_BOOL;
     if (truth)
@@ -243,6 +281,12 @@ void tflite_import_reduce(struct tflite_import *im, int kind)
         x = tflite_emit(im, GRAPH_REDUCE, &attr, &x, 1);
     else
         x = tflite_plain_unary(im, x, KERN_IDENTITY);
+    if (count > 0 && im->status == 0) {
+        const struct tflite_quant from = tflite_quant(im, &in),
+                                  to = tflite_quant(im, &out);
+        x = tflite_requantise_mean(im, x, (double)from.scale / (double)to.scale,
+                                   count, &to);
+    }
     if (truth)
         x = tflite_cast(im, x, INFER_BOOL);
     tflite_out(im, 0, x, swapped && (keep || left_swapped(gone, rank)));

@@ -314,6 +314,13 @@ struct constant *tflite_dequantised(struct tflite_import *im,
 int tflite_requantise(struct tflite_import *im, int x, const double *factor,
                       int64_t n, int axis, int roundings,
                       const struct tflite_quant *q);
+/* The same to a sum of n <= 65,536 integers that is to be a mean; factor: the
+ * input's scale over the output's. */
+int tflite_requantise_mean(struct tflite_import *im, int x, double factor,
+                           int64_t n, const struct tflite_quant *q);
+/* A mean of integers q - z rounded as the integer q, halves away from zero. */
+int tflite_round_integers(struct tflite_import *im, int x,
+                          const struct tflite_quant *q);
 
 /* ---- the functions of the table ------------------------------------ */
 

@@ -120,7 +120,8 @@ TEST(unknown_name)
 TEST(prefixes)
 {
     static const char *const prefix[] = {"", "module.", "model.module.",
-                                         "state_dict.model."};
+                                         "state_dict.model.",
+                                         "student.backbone."};
 
     for (size_t i = 0; i < COUNT(prefix); i++) {
         struct graph *g = build("lenet5", NULL);
@@ -141,6 +142,35 @@ TEST(prefixes)
 }
 
 /* The classifier of the file decides; a prefix does not hide it. */
+/* A prefix of most keys: what lacks it has no place, even if its name fits, but
+ * for what only training or a profiler uses. */
+TEST(prefix_of_most)
+{
+    static const struct {
+        const char *name;
+        int rc;
+    } more[] = {{"n_averaged", 0},
+                {"net.total_ops", 0},
+                {"criterion.weight", INFER_EFORMAT},
+                {"fc1.bias", INFER_EFORMAT}};
+
+    for (size_t i = 0; i < COUNT(more); i++) {
+        const int64_t one[1] = {1};
+        struct graph *g = build("lenet5", NULL);
+        struct weights_dict dict;
+        struct infer_error err;
+
+        fill(g, "net.", &dict);
+        assert_int_equal(
+            weights_dict_add(&dict, more[i].name, tensor(1, one), &err), 0);
+        assert_int_equal(weights_bind(g, &dict, NULL, &err), more[i].rc);
+        if (more[i].rc < 0)
+            assert_non_null(strstr(err.text, more[i].name));
+        weights_dict_clear(&dict);
+        graph_free(g);
+    }
+}
+
 TEST(class_count)
 {
     static const struct {
@@ -442,6 +472,7 @@ int main(void)
         cmocka_unit_test(every_row),
         cmocka_unit_test(unknown_name),
         cmocka_unit_test(prefixes),
+        cmocka_unit_test(prefix_of_most),
         cmocka_unit_test(class_count),
         cmocka_unit_test(every_fault),
         cmocka_unit_test(squeezed_shapes),

@@ -767,6 +767,32 @@ static bool check_made(const char *folder, const char *name)
     return false;
 }
 
+/* Integers whose roundings are those of the reference kernels. */
+TEST(test_roundings)
+{
+    static const char *const names[] = {"q_leaky_int8", "q_means_int8",
+                                        "q_resize_int8"};
+
+    for (size_t i = 0; i < COUNT(names); i++) {
+        struct weights_import import, io;
+        struct infer_error err = {0};
+        char path[1024];
+
+        snprintf(path, sizeof path, SOURCE_DIR "/tests/data/tflite/%s.npz",
+                 names[i]);
+        if (weights_read(path, NULL, &err, &io) < 0)
+            fail_msg("%s", err.text);
+        snprintf(path, sizeof path, SOURCE_DIR "/tests/data/tflite/%s.tflite",
+                 names[i]);
+        if (weights_read(path, NULL, &err, &import) < 0)
+            fail_msg("%s", err.text);
+        if (run_graph(import.graph, &io.dict) != 0)
+            fail_msg("%s: other integers", names[i]);
+        weights_import_clear(&import);
+        weights_import_clear(&io);
+    }
+}
+
 /* Some of them are kept: operators that pick, blocks, the end of an SSD. */
 TEST(test_selection)
 {
@@ -854,6 +880,7 @@ int main(void)
         cmocka_unit_test(test_integer_pairs),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_roundings),
         cmocka_unit_test(test_selection),
         cmocka_unit_test(test_custom_options),
         cmocka_unit_test(test_made_files),
