@@ -11,6 +11,7 @@
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/base/product_table.h"
+#include "kernels/quant/quant.h"
 
 int problem_refuse(const struct kern_problem *p, struct infer_error *why,
                    int code)
@@ -164,7 +165,7 @@ int problem_check_product_table(const struct kern_problem *p,
     const struct kern_tensor *t = product_table_of(p);
     const int64_t most = INT64_C(1) << PRODUCT_TABLE_MAX_BITS;
 
-    if (!t)
+    if (!t || quant_of(p)) /* quant.h states that of integers */
         return 0;
     if (t->dtype != INFER_U32 || t->rank != 2 || t->dim[0] != t->dim[1] ||
         t->dim[0] < 2 || t->dim[0] > most || (t->dim[0] & (t->dim[0] - 1)))

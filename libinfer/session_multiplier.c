@@ -31,12 +31,26 @@ static int open_multiplier(const struct infer_session *s, const char *text,
     return rc;
 }
 
+/* The table as plans read it; to be freed. */
+static int table_of(const struct multiplier *m, struct infer_error *err,
+                    void **out)
+{
+    uint32_t *entry = NULL;
+    int32_t *error = NULL;
+    const int rc = m->kind == MULTIPLIER_INTEGER
+                       ? multiplier_errors_by_columns(m, err, &error)
+                       : multiplier_by_columns(m, err, &entry);
+
+    *out = error ? (void *)error : entry;
+    return rc;
+}
+
 int session_take_multiplier(struct infer_session *s, const char *text,
                             const char *exact, struct infer_error *err)
 {
     const struct device *d = &s->device;
     struct multiplier *m;
-    uint32_t *entry = NULL;
+    void *entry = NULL;
     int rc = open_multiplier(s, text, &exact, err, &m);
 
     if (rc < 0 || !m)
@@ -44,7 +58,7 @@ int session_take_multiplier(struct infer_session *s, const char *text,
     if (exact && !(s->products.exact = strdup(exact)))
         rc = error_set(err, INFER_EMEMORY, "out of memory");
     if (rc == 0)
-        rc = multiplier_by_columns(m, err, &entry);
+        rc = table_of(m, err, &entry);
     if (rc == 0)
         rc = d->ops->alloc(d, 4 * multiplier_entries(m), err,
                            &s->products.entry);
@@ -53,6 +67,7 @@ int session_take_multiplier(struct infer_session *s, const char *text,
                              4 * multiplier_entries(m), err);
     if (rc == 0) {
         s->products.bits = m->bits;
+        s->products.integers = m->kind == MULTIPLIER_INTEGER;
         s->config.products = &s->products;
     }
     free(entry);

@@ -60,6 +60,16 @@ static int check_scaled_type(const struct kern_problem *p,
                         infer_dtype_name(t->dtype));
 }
 
+/* The errors of an approximate multiplier, if there is one. */
+static int check_errors(const struct kern_problem *p,
+                        const struct kern_tensor *t, struct infer_error *why)
+{
+    if (!t || (t->dtype == INFER_I32 && t->rank == 2 && t->dim[0] == 256 &&
+               t->dim[1] == 256))
+        return 0;
+    return REFUSE(p, why, "the errors of a multiplier are no I32 of 256x256");
+}
+
 /* A copy, pool or function of two arguments with scales. */
 static int check_scaled(const struct kern_problem *p, struct infer_error *why)
 {
@@ -99,10 +109,13 @@ int problem_check_quant(const struct kern_problem *p, struct infer_error *why)
         r = check_types(p, why);
     if (r < 0)
         return r;
-    if (product_table_of(p) || input_scale_of(p) || bn_stats_of(p))
+    if (input_scale_of(p) || bn_stats_of(p))
         return REFUSE(p, why,
-                      "a layer on integers has no table of products, "
-                      "scale of its input or statistics");
+                      "a layer on integers has no scale of its input and no "
+                      "statistics");
+    r = check_errors(p, product_table_of(p), why);
+    if (r < 0)
+        return r;
     for (int i = 1; i < w->rank; i++)
         if (!checked_mul_i64(terms, w->dim[i], &terms) ||
             terms > QUANT_MAX_TERMS)

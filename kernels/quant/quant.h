@@ -15,6 +15,15 @@
  * floating type; of an I8 or U8 one it is
  *     y_zero + round(v * (1 / y_scale))
  * to the nearest, ties to even, limited to the type.  A row gives these bits.
+ *
+ * An approximate multiplier is a table in[PRODUCT_TABLE_IN] of its errors, I32
+ * [256][256]: error[i][k] is its product of two codes less their exact product,
+ * where x is the value i of its type, from the least on, and w is k - 128.
+ * Then
+ *     s = sum (x - x_zero) w + error
+ * Zero points take exact shares of the products of codes, so that they change
+ * no error.  Padding is no product: it has neither.  Errors are from -2^18 to
+ * 2^18, so that 8,192 terms fit into 32 bits; sums of more are exact too.
  */
 #ifndef KERNELS_QUANT_QUANT_H
 #define KERNELS_QUANT_QUANT_H

@@ -66,6 +66,14 @@ int multiplier_check_float(const struct multiplier *m, struct infer_error *err);
 int multiplier_by_columns(const struct multiplier *m, struct infer_error *err,
                           uint32_t **out);
 
+/* The errors of a multiplier of integers of 8 bits, as kernels/quant/quant.h
+ * has them: that of x's code i and w's code k is (*out)[k << 8 | i].  A signed
+ * table takes x from its least value on as -128 to 127, an unsigned one x as 0
+ * to 255 and w + 128.  *out: to be freed.  EUNSUPPORTED for other tables,
+ * EMEMORY. */
+int multiplier_errors_by_columns(const struct multiplier *m,
+                                 struct infer_error *err, int32_t **out);
+
 /* A formula by its name ("mitchell-7"), else a file.  A file of a formula's
  * name needs a folder before it ("./mitchell-7").  EARGUMENT: neither; EIO,
  * EFORMAT, EMEMORY.  *out: multiplier_free(). */

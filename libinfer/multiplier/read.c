@@ -63,11 +63,12 @@ int multiplier_check_float(const struct multiplier *m, struct infer_error *err)
 {
     if (m->kind == MULTIPLIER_FLOAT)
         return 0;
-    return error_set(err, INFER_EUNSUPPORTED,
-                     "multiplier '%s' multiplies integers of %d bits, and "
-                     "operands are not quantised yet: use a table of floating "
-                     "point",
-                     m->name, m->bits);
+    return error_set(
+        err, INFER_EUNSUPPORTED,
+        "multiplier '%s' multiplies integers of %d bits, and "
+        "training does not quantise its operands: use a table of floating "
+        "point",
+        m->name, m->bits);
 }
 
 int multiplier_by_columns(const struct multiplier *m, struct infer_error *err,
@@ -84,6 +85,27 @@ int multiplier_by_columns(const struct multiplier *m, struct infer_error *err,
     for (size_t a = 0; a < side; a++)
         for (size_t b = 0; b < side; b++)
             (*out)[b << m->bits | a] = (uint32_t)m->table[a << m->bits | b];
+    return 0;
+}
+
+int multiplier_errors_by_columns(const struct multiplier *m,
+                                 struct infer_error *err, int32_t **out)
+{
+    const int shift = m->is_signed ? 128 : 0;
+
+    if (m->kind != MULTIPLIER_INTEGER || m->bits != 8)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "multiplier '%s' multiplies integers of %d bits: "
+                         "layers on integers take 8",
+                         m->name, m->bits);
+    *out = malloc(4 * multiplier_entries(m));
+    if (!*out)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    for (int i = 0; i < 256; i++)
+        for (int k = 0; k < 256; k++) {
+            const int a = i - shift, b = k - shift;
+            (*out)[k << 8 | i] = m->table[(a & 255) << 8 | (b & 255)] - a * b;
+        }
     return 0;
 }
 

@@ -126,8 +126,8 @@ int lower_begin(const struct lower *l, struct plan_emit *e)
             e->residual = i;
     }
     e->p.out[0].dtype = plan_dtype(l->plan, lower_out(l, 0)->dtype);
-    if (l->plan->config->products && kern_op_takes_table(e->p.op) &&
-        !l->plan->exact_layers[l->index]) {
+    if (l->plan->config->products && !l->plan->config->products->integers &&
+        kern_op_takes_table(e->p.op) && !l->plan->exact_layers[l->index]) {
         e->in[PRODUCT_TABLE_IN] = plan_products_view(l->plan);
         e->p.n_in = PRODUCT_TABLE_IN + 1;
     }

@@ -170,16 +170,34 @@ static bool describe(const struct plan *plan, int node, struct kern_problem *p,
                           &p->quant.y_zero);
 }
 
+/* The table of the session's multiplier, if the layer has it; adds it to the
+ * problem.  false: products are exact. */
+static bool add_errors(const struct plan *plan, int node,
+                       struct kern_problem *p, struct view *v)
+{
+    const struct plan_products *products = plan->config->products;
+
+    if (!products || !products->integers || plan->exact_layers[node])
+        return false;
+    *v = plan_products_view(plan);
+    p->in[PRODUCT_TABLE_IN] = v->t;
+    p->n_in = PRODUCT_TABLE_IN + 1;
+    return true;
+}
+
 /* True if a row of the first tier takes the layer, its tensors being dense.
  * With all of its epilogue: integers have none of their own behind the layer.
  */
-static bool is_taken(const struct plan *plan, const struct graph_node *n,
-                     const struct kern_problem *like, enum plan_class class)
+static bool is_taken(const struct plan *plan, int node,
+                     const struct kern_problem *like, enum plan_class class,
+                     struct infer_error *why)
 {
+    const struct graph_node *n = &plan->g->node[node];
     const enum kern_layout layout = class == PLAN_IMAGE ? KERN_NHWC : KERN_NCHW;
     const struct graph *g = plan->g;
     const int64_t outputs = g->value[n->in[W]].dim[0];
     struct kern_problem p = *like;
+    struct view table;
 
     set_dense(&p.in[X], like->in[X].dtype, &g->value[n->in[X]], layout);
     set_dense(&p.in[W], INFER_I8, &g->value[n->in[W]], KERN_NCHW);
@@ -190,12 +208,13 @@ static bool is_taken(const struct plan *plan, const struct graph_node *n,
         set_dense(&p.in[RESIDUAL], like->in[RESIDUAL].dtype,
                   &g->value[n->out[0]], layout);
     set_dense(&p.out[0], like->out[0].dtype, &g->value[n->out[0]], layout);
+    (void)add_errors(plan, node, &p, &table);
     p.constant_in = 1u << W | 1u << BIAS | 1u << QUANT_IN;
     p.deterministic = plan->config->deterministic;
     const struct row_query q = {&p, &plan->config->device->kern, true};
     for (size_t r = 0; r < kern_row_count(); r++)
         if (row_is_of(kern_row_at(r), plan->config->tiers.tier[0], p.op) &&
-            row_takes(&q, kern_row_at(r), NULL))
+            row_takes(&q, kern_row_at(r), why))
             return true;
     return false;
 }
@@ -209,18 +228,51 @@ void integers_count(const struct graph *g, const struct graph_node *n, int i,
         reads[n->in[i]] += by;
 }
 
-static void mark_layers(struct plan *plan, int *reads)
+/* Whether the layer is to multiply by a table of integers. */
+static bool wants_errors(const struct plan *plan, int node)
+{
+    const enum graph_op op = plan->g->node[node].op;
+    const struct plan_products *products = plan->config->products;
+
+    return products && products->integers && !plan->exact_layers[node] &&
+           (op == GRAPH_CONV || op == GRAPH_DENSE ||
+            op == GRAPH_CONV_TRANSPOSE);
+}
+
+/* Refuses a layer that cannot multiply by the session's table of integers. */
+static int check_errors(const struct plan *plan, int node,
+                        const struct infer_error *why, struct infer_error *err)
+{
+    const char *name = plan->g->node[node].name;
+
+    if (!wants_errors(plan, node))
+        return 0;
+    return error_set(err, INFER_EUNSUPPORTED,
+                     "layer '%.100s' cannot multiply by a table of integers of "
+                     "8 bits: %s (--multiplier-exact leaves layers out)",
+                     name ? name : "",
+                     why && why->text[0]
+                         ? why->text
+                         : "it is not quantised (wconv --quantize=int8)");
+}
+
+static int mark_layers(struct plan *plan, int *reads, struct infer_error *err)
 {
     const struct graph *g = plan->g;
+    int rc = 0;
 
     for (int i = 0; i < g->n_nodes; i++) {
         const struct graph_node *n = &g->node[i];
         enum plan_class class;
+        struct infer_error why = {0};
         struct kern_problem p;
         int after;
 
-        if (!describe(plan, i, &p, &class) || !is_taken(plan, n, &p, class))
+        if (!describe(plan, i, &p, &class) ||
+            !is_taken(plan, i, &p, class, &why)) {
+            rc = rc < 0 ? rc : check_errors(plan, i, &why, err);
             continue;
+        }
         plan->integers[i] = true;
         integers_count(g, n, X, 1, reads);
         integers_count(g, n, W, 1, reads);
@@ -230,21 +282,28 @@ static void mark_layers(struct plan *plan, int *reads)
         if (after >= 0)
             plan->integers[after] = true;
     }
+    return rc;
 }
 
 int plan_find_integers(struct plan *plan, struct infer_error *err)
 {
     const struct graph *g = plan->g;
+    const struct plan_products *products = plan->config->products;
     int *reads = calloc((size_t)g->n_values + 1, sizeof *reads);
+    int rc = 0;
 
     plan->integers = calloc((size_t)g->n_nodes + 1, sizeof *plan->integers);
     if (!reads || !plan->integers) {
         free(reads);
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
     }
-    /* Every value is wanted as it is, or products are not exact. */
-    if (!plan->config->keep_tensors && !plan->config->products) {
-        mark_layers(plan, reads);
+    /* Every value is wanted as it is, or products are floats of a table. */
+    if (plan->config->keep_tensors && products && products->integers)
+        rc = error_set(err, INFER_EUNSUPPORTED,
+                       "a multiplier of integers needs whole layers on "
+                       "integers: not where every tensor is kept");
+    else if (!plan->config->keep_tensors && (!products || products->integers)) {
+        rc = mark_layers(plan, reads, err);
         integers_mark_scaled(plan, reads);
         integers_mark_moves(plan, reads);
     }
@@ -253,7 +312,7 @@ int plan_find_integers(struct plan *plan, struct infer_error *err)
             reads[g->node[i].out[0]] == plan->value[g->node[i].out[0]].uses)
             plan->integers[i] = true;
     free(reads);
-    return 0;
+    return rc;
 }
 
 /* ---- the layer ----------------------------------------------------- */
@@ -320,5 +379,6 @@ int lower_integers(const struct lower *l)
     e.p.n_in = QUANT_IN + 1;
     if (rc == 0)
         rc = weight_scales(l, e.in[W].t.dim[0], &e.in[QUANT_IN]);
+    (void)add_errors(l->plan, l->index, &e.p, &e.in[PRODUCT_TABLE_IN]);
     return rc < 0 ? rc : lower_end(l, &e);
 }

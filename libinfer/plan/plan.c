@@ -193,7 +193,9 @@ struct view plan_products_view(const struct plan *plan)
     const int64_t dim[2] = {side, side};
     struct view v = {.buffer = plan->products};
 
-    v.t = kern_tensor_dense(INFER_U32, 2, dim, KERN_NCHW);
+    v.t = kern_tensor_dense(plan->config->products->integers ? INFER_I32
+                                                             : INFER_U32,
+                            2, dim, KERN_NCHW);
     v.t.stride[0] = 1;
     v.t.stride[1] = side;
     return v;

@@ -19,9 +19,11 @@
 #include "libinfer/plan/program.h"
 
 /* The table of products of a session's multiplier, in the device's memory: that
- * of first operand a and second operand b is entry[b << bits | a]. */
+ * of first operand a and second operand b is entry[b << bits | a].  Of integers
+ * it holds errors, which layers on integers alone read (quant.h). */
 struct plan_products {
     int bits;
+    bool integers;
     void *entry;
     char *exact; /* layers that do without (multiplier/layers.h); or NULL */
 };

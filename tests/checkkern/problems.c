@@ -218,6 +218,24 @@ void make_quantised(struct maker *m)
                &q->residual_zero);
 }
 
+/* Errors of a multiplier, for rows that know them. */
+static void make_errors(struct maker *m)
+{
+    const bool always = m->row->backend != INFER_BACKEND_REF;
+    const int64_t dim[2] = {256, 256};
+    struct kern_tensor *t = &m->p->in[PRODUCT_TABLE_IN];
+
+    if (!(m->row->flags & KERN_PRODUCT_TABLE) ||
+        !rng_chance(&m->rng, always ? 97 : 25))
+        return;
+    *t = kern_tensor_dense(INFER_I32, 2, dim, KERN_NCHW);
+    if (rng_chance(&m->rng, 50)) {
+        t->stride[0] = 1;
+        t->stride[1] = 256;
+    }
+    m->p->n_in = PRODUCT_TABLE_IN + 1;
+}
+
 /* Whether the problem becomes one of bytes: always for rows of these alone. */
 static bool is_quantised(struct maker *m)
 {
@@ -462,10 +480,11 @@ void problem_make(const struct kern_row *row, const struct problem_id *id,
                   ((uint64_t)id->dtype << 40);
     m.dtype = pick_dtype(&m, row->op);
     make_operation(&m, k);
-    if (is_quantised(&m))
+    if (is_quantised(&m)) {
         make_quantised(&m);
-    else if (m.p->op == KERN_COPY || m.p->op == KERN_POOL_FPROP ||
-             m.p->op == KERN_BINARY)
+        make_errors(&m);
+    } else if (m.p->op == KERN_COPY || m.p->op == KERN_POOL_FPROP ||
+               m.p->op == KERN_BINARY)
         make_scaled(&m);
     else if (kern_op_takes_table(out->op) && scalar_is_float(m.dtype))
         make_product_table(&m);

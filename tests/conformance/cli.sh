@@ -252,11 +252,24 @@ expect 1 "is named 'conv9'" "$here/infer" -m "$model" --multiplier=mbm-7 \
     --multiplier-exact=conv9 "$digit"
 expect 1 'there is no multiplier' "$here/infer" -m "$model" \
     --multiplier-exact=first "$digit"
-expect 2 'not quantised yet' "$here/infer" -m "$model" \
+expect 2 'layers on integers take 8' "$here/infer" -m "$model" \
     --multiplier="$dir/four.txt" "$digit"
 expect 1 'takes M from 1 to 11' "$here/infer" -m "$model" \
     --multiplier=exact-12 "$digit"
 rm "$dir/four.txt"
+# Integers of 8 bits: an exact table gives the exact network's bits.
+awk 'BEGIN { for (a = 0; a < 256; a++) for (b = 0; b < 256; b++) print a * b }' \
+    >"$dir/eight.txt"
+expect 0 . "$wconv" "$weights" "$arch" -o "$dir/int8.infer" --quantize=int8 \
+    --calibrate="$pictures"
+expect 0 '^same$' sh -c "'$here/infer' -m '$dir/int8.infer' '$digit' --json \
+    >'$dir/exact.json' && '$here/infer' -m '$dir/int8.infer' '$digit' --json \
+    --multiplier='$dir/eight.txt' | cmp - '$dir/exact.json' && echo same"
+expect 0 'conv_fprop_nhwc_u8_cpu_table.*conv2' "$here/infer" \
+    -m "$dir/int8.infer" --profile --multiplier="$dir/eight.txt" "$digit"
+expect 2 "layer 'conv1' .*not quantised" "$here/infer" -m "$model" \
+    --multiplier="$dir/eight.txt" "$digit"
+rm "$dir/eight.txt" "$dir/int8.infer" "$dir/exact.json"
 # ---- wconv: multipliers in model files
 stored=$dir/stored.infer
 expect 0 . "$wconv" "$model" -o "$stored" --multiplier=mbm-3 \

@@ -17,19 +17,28 @@
  * cache (512 bytes for 7 bits), so that the table is kept with the second
  * operand outermost.  The sums of 64 terms are in single precision, and so is
  * their total.  Tasks do not depend on the number of threads, nor do the bits.
+ *
+ * Layers on integers of 8 bits (kernels/quant/quant.h) go the same way.  Lines
+ * and scalars are codes, and the table, made anew for each run, holds
+ * (x - x_zero) w + error: a row of 256 products a weight, then 0 for padding.
  */
 #include "config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/product_table.h"
+#include "kernels/cpu/conv/dot_layer.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
 
 #define COLUMNS 64
 #define SCALARS 32
 #define TERMS   64
+/* Entries of a row of products of codes, and the one for padding. */
+#define CODE_ROW 272
+#define OUTSIDE  256
 
 /* in[] of a forward problem, and of a gradient of weights. */
 enum { X, W, BIAS, DY = 1 };
@@ -46,6 +55,7 @@ struct job {
     const struct kern_problem *p;
     const struct kern_args *args;
     uint32_t *table; /* [in[1]'s index][in[0]'s index] */
+    int32_t *codes;  /* of integers, instead: [256][CODE_ROW] */
     int bits;
     int spatial;
     int64_t pixels, taps;    /* of one group */
@@ -63,6 +73,7 @@ struct block {
     bool odd[TERMS];                 /* a line has infinity or NaN */
     uint32_t scalar[SCALARS][TERMS]; /* elements of in[1] */
     float total[SCALARS][COLUMNS];
+    int64_t whole[SCALARS][COLUMNS]; /* the same of integers */
 };
 
 /* ---- places -------------------------------------------------------- */
@@ -218,7 +229,35 @@ CPU_CLONES static void add_lines(const uint32_t *table, int bits,
     }
 }
 
+/* The same of integers. */
+CPU_CLONES static void add_codes(const int32_t *table, struct block *b,
+                                 int64_t terms)
+{
+    for (int64_t i = 0; i < b->scalars; i++) {
+        int32_t sum[COLUMNS] = {0};
+        for (int64_t t = 0; t < terms; t++) {
+            const int32_t *row = table + (size_t)b->scalar[i][t] * CODE_ROW;
+            const uint32_t *line = b->line[t];
+#pragma omp simd
+            for (int j = 0; j < COLUMNS; j++)
+                sum[j] += row[line[j]];
+        }
+        for (int j = 0; j < COLUMNS; j++)
+            b->whole[i][j] += sum[j];
+    }
+}
+
 /* ---- tasks --------------------------------------------------------- */
+
+/* Element i of an input: a float's bits, or an integer's code. */
+CPU_INLINE uint32_t element(enum infer_dtype dtype, const void *base, int64_t i)
+{
+    if (dtype == INFER_U8)
+        return ((const uint8_t *)base)[i];
+    if (dtype == INFER_I8)
+        return ((const uint8_t *)base)[i] ^ 0x80u;
+    return ((const uint32_t *)base)[i];
+}
 
 static struct place place_at(const struct job *j, int64_t group, bool pixel,
                              int64_t i)
@@ -230,7 +269,10 @@ static struct place place_at(const struct job *j, int64_t group, bool pixel,
 static void collect(const struct job *j, struct block *b, int64_t first,
                     int64_t terms)
 {
-    const uint32_t *x = j->args->in[X], *w = j->args->in[W];
+    const void *x = j->args->in[X], *w = j->args->in[W];
+    const enum infer_dtype x_type = j->p->in[X].dtype;
+    const enum infer_dtype w_type = j->p->in[W].dtype;
+    const uint32_t outside = j->codes ? OUTSIDE : 0;
     const struct kern_tensor *v = &j->p->in[W];
     const bool wgrad = is_wgrad(j);
     const int64_t step =
@@ -249,14 +291,15 @@ static void collect(const struct job *j, struct block *b, int64_t first,
             b->line[t][k] =
                 k < b->columns && is_inside(j, wgrad ? term : column,
                                             wgrad ? column : term, &at)
-                    ? x[at]
-                    : 0;
+                    ? element(x_type, x, at)
+                    : outside;
             b->odd[t] = b->odd[t] || (b->line[t][k] & PRODUCT_TABLE_EXPONENT) ==
                                          PRODUCT_TABLE_EXPONENT;
         }
         for (int64_t i = 0; i < b->scalars; i++)
             b->scalar[i][t] =
-                w[term->scalar + (before + b->first_scalar + i) * step];
+                element(w_type, w,
+                        term->scalar + (before + b->first_scalar + i) * step);
     }
 }
 
@@ -290,6 +333,68 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* A residual of integers or floats, added to v. */
+static float add_residual(const struct job *j, int64_t at, float v)
+{
+    const struct kern_quant *q = &j->p->quant;
+    const void *r = j->args->in[kern_op_residual(j->p->op)];
+    const enum infer_dtype dtype = j->residual->dtype;
+
+    if (dtype == INFER_F32)
+        return v + ((const float *)r)[at];
+    const int code =
+        dtype == INFER_I8 ? ((const int8_t *)r)[at] : ((const uint8_t *)r)[at];
+    return fmaf((float)(code - q->residual_zero), q->residual_scale, v);
+}
+
+/* Stores v as a float or an integer. */
+static void store_one(const struct job *j, int64_t at, float v)
+{
+    const enum infer_dtype dtype = j->p->out[0].dtype;
+    float low, high;
+
+    if (dtype == INFER_F32) {
+        ((float *)j->args->out[0])[at] = v;
+        return;
+    }
+    quant_limits(dtype, j->p->quant.y_zero, &low, &high);
+    v = fminf(fmaxf(v * (1 / j->p->quant.y_scale), low), high);
+    /* I8 and U8 have the same low bits. */
+    ((uint8_t *)j->args->out[0])[at] =
+        (uint8_t)((int)nearbyintf(v) + j->p->quant.y_zero);
+}
+
+/* The end of a layer on integers. */
+static void store_codes(const struct job *j, struct block *b)
+{
+    const struct kern_problem *p = j->p;
+    const struct kern_tensor *y = &p->out[0], *r = j->residual;
+    const int channel = p->op == KERN_DENSE_FPROP ? y->rank - 1 : 1;
+    const float *bias = kern_problem_in(p, BIAS) ? j->args->in[BIAS] : NULL;
+    const float *scale = j->args->in[QUANT_IN];
+    const bool last = p->epilogue.residual_last;
+    float low, high;
+
+    (void)cpu_act_bounds(&p->epilogue.act, &low, &high);
+    for (int64_t i = 0; i < b->scalars; i++) {
+        const int64_t k = b->group * j->scalars + b->first_scalar + i;
+        const float factor =
+            p->quant.x_scale * scale[k * p->in[QUANT_IN].stride[0]];
+        for (int64_t c = 0; c < b->columns; c++) {
+            const int64_t at =
+                r ? b->column[c].add + k * r->stride[channel] : 0;
+            float v =
+                fmaf((float)b->whole[i][c], factor, bias ? bias[k] : 0.0f);
+            if (r && !last)
+                v = add_residual(j, at, v);
+            v = fminf(fmaxf(v, low), high);
+            if (r && last)
+                v = add_residual(j, at, v);
+            store_one(j, b->column[c].out + k * y->stride[channel], v);
+        }
+    }
+}
+
 static void task(void *context, int64_t i)
 {
     const struct job *j = context;
@@ -301,15 +406,24 @@ static void task(void *context, int64_t i)
     b.group = i / j->column_blocks;
     b.scalars = least(SCALARS, j->scalars - b.first_scalar);
     b.columns = least(COLUMNS, j->columns - b.first_column);
-    memset(b.total, 0, sizeof b.total);
+    if (j->codes)
+        memset(b.whole, 0, sizeof b.whole);
+    else
+        memset(b.total, 0, sizeof b.total);
     for (int64_t k = 0; k < b.columns; k++)
         b.column[k] = place_at(j, b.group, !is_wgrad(j), b.first_column + k);
     for (int64_t t = 0; t < j->terms; t += TERMS) {
         const int64_t terms = least(TERMS, j->terms - t);
         collect(j, &b, t, terms);
-        add_lines(j->table, j->bits, &b, terms);
+        if (j->codes)
+            add_codes(j->codes, &b, terms);
+        else
+            add_lines(j->table, j->bits, &b, terms);
     }
-    store(j, &b);
+    if (j->codes)
+        store_codes(j, &b);
+    else
+        store(j, &b);
 }
 
 /* ---- the row ------------------------------------------------------- */
@@ -357,6 +471,63 @@ static void turn_table(struct job *j)
         for (int64_t a = 0; a < t->dim[0]; a++)
             *to++ = from[a * t->stride[0] + b * t->stride[1]];
 }
+
+/* Products of codes: rows of a weight, [CODE_ROW] each. */
+static void make_codes(struct job *j)
+{
+    const struct kern_problem *p = j->p;
+    const struct kern_tensor *t = product_table_of(p);
+    const int32_t *error = j->args->in[PRODUCT_TABLE_IN];
+    const int zero = p->quant.x_zero + (p->in[X].dtype == INFER_I8 ? 128 : 0);
+
+    memset(j->codes, 0, sizeof(int32_t) * 256 * CODE_ROW);
+    for (int k = 0; k < 256; k++)
+        for (int i = 0; i < 256; i++)
+            j->codes[k * CODE_ROW + i] =
+                (i - zero) * (k - 128) +
+                error[i * t->stride[0] + k * t->stride[1]];
+}
+
+static int launch_codes(const struct kern_exec *e, const struct kern_args *args,
+                        struct infer_error *err)
+{
+    struct job j = {.p = &e->problem, .args = args, .codes = args->workspace};
+
+    (void)err;
+    if (kern_tensor_count(&e->problem.out[0]) == 0)
+        return 0;
+    describe(&j);
+    make_codes(&j);
+    kern_cpu_each(cpu_threads_of(e),
+                  j.groups * j.column_blocks * j.scalar_blocks, task, &j);
+    return 0;
+}
+
+static int prepare_codes(struct kern_exec *e, const struct kern_device *d,
+                         struct infer_error *err)
+{
+    e->workspace = sizeof(int32_t) * 256 * CODE_ROW;
+    return cpu_prepare(e, d, err);
+}
+
+static int supports_codes(const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *why)
+{
+    (void)d;
+    if (!product_table_of(p))
+        return error_set(why, INFER_EUNSUPPORTED, "takes a table of products");
+    if (kern_tensor_count(&p->in[X]) == 0 || kern_tensor_count(&p->in[W]) == 0)
+        return error_set(why, INFER_EUNSUPPORTED, "takes no empty inputs");
+    return p->op == KERN_DENSE_FPROP ? dot_dense_supports(p, why)
+                                     : dot_conv_supports(p, why);
+}
+
+KERN_FUNCTIONS(conv_8bit_cpu_table) = {
+    .supports = supports_codes,
+    .prepare = prepare_codes,
+    .launch = launch_codes,
+    .release = cpu_release,
+};
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)

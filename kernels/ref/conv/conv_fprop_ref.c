@@ -4,6 +4,7 @@
 #include "kernels/input_scale.h"
 #include "kernels/bn_stats.h"
 #include "kernels/ref/conv/conv.h"
+#include "kernels/ref/conv/quantised.h"
 
 /* A weight, times the input's factor at the offset s where it has factors. */
 static double weight(const struct ref_conv *v, int64_t f, int64_t s)
@@ -49,6 +50,15 @@ static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f,
                          w->step[2] * w->x_stride[2], hi - lo);
     if (v->p->quant.x_zero != 0)
         take_zero(v, f, lo, hi);
+    if (!quant_of(v->p) || !product_table_of(v->p))
+        return;
+    for (int64_t c = 0; c < weights->dim[1]; c++)
+        for (int64_t i = lo; i < hi; i++)
+            v->sum[i] += ref_quant_error(v->p, v->args,
+                                         x + c * in->stride[1] +
+                                             (column + (i - lo) * w->step[2]) *
+                                                 w->x_stride[2],
+                                         f + c * weights->stride[1]);
 }
 
 /* Adds the whole window to the row (od, oh). */

@@ -16,6 +16,19 @@ static double zero_share(const struct kern_problem *p,
     return share * p->quant.x_zero;
 }
 
+/* The errors in the products of column k with the row of x at an offset. */
+static double errors(const struct kern_problem *p, const struct kern_args *args,
+                     int64_t row, int64_t k)
+{
+    const struct kern_tensor *x = &p->in[0], *w = &p->in[1];
+    double sum = 0;
+
+    for (int64_t c = 0; c < w->dim[1] && product_table_of(p); c++)
+        sum += ref_quant_error(p, args, row + c * x->stride[x->rank - 1],
+                               k * w->stride[0] + c * w->stride[1]);
+    return sum;
+}
+
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
@@ -46,7 +59,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
             (const char *)args->in[1] + k * w->stride[0] * (int64_t)w_size,
             w->stride[1], w->dim[1]);
         if (quant_of(p)) {
-            ref_store_quantised(p, args, dot - zero_share(p, args, k), k,
+            const double more = errors(p, args, walk.offset[0], k);
+            ref_store_quantised(p, args, dot - zero_share(p, args, k) + more, k,
                                 walk.offset[1], walk.offset[2]);
             continue;
         }

@@ -13,6 +13,23 @@ static inline float ref_act_f32(const struct kern_unary *act, float v)
     return (float)ref_unary(act, (double)v);
 }
 
+/* Error of the multiplier at the elements of x and w at these offsets; 0
+ * without one. */
+static inline double ref_quant_error(const struct kern_problem *p,
+                                     const struct kern_args *args, int64_t x,
+                                     int64_t w)
+{
+    const struct kern_tensor *t = product_table_of(p);
+
+    if (!t)
+        return 0;
+    const int least = p->in[0].dtype == INFER_I8 ? -128 : 0;
+    const int64_t i = (int64_t)ref_load(p->in[0].dtype, args->in[0], x) - least;
+    const int64_t k = (int64_t)ref_load(INFER_I8, args->in[1], w) + 128;
+    return ref_load(INFER_I32, args->in[PRODUCT_TABLE_IN],
+                    i * t->stride[0] + k * t->stride[1]);
+}
+
 /* v plus the residual at an offset, if there is one. */
 static inline float ref_quant_add(const struct kern_problem *p,
                                   const struct kern_args *args, int64_t at,
