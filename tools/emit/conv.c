@@ -324,6 +324,7 @@ static void add_run(struct emit *e, const struct conv *v)
     declare_products(e, v, 2, x, w);
     snprintf(count, sizeof(count), "(s1 - s0) * %" PRId64, v->c);
     products.count = count;
+    products.n = v->c;
     emit_products(e, &products);
 }
 

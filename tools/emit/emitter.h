@@ -246,7 +246,8 @@ void emit_lane_loop(struct emit *e);
 void emit_lanes_close(struct emit *e);
 
 /* sum[k] += i[c * x_step] * f[c * f_step + k * k_step] for c in 0 .. n-1, in
- * this order; count: n as C, if it is no literal, else NULL. */
+ * this order; or, unless count is NULL, for as many as that expression of C
+ * says, a multiple of n. */
 struct emit_products {
     int64_t n;
     const char *count;

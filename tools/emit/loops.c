@@ -13,7 +13,7 @@
 #define MOST_LANES 64
 /* Blocks narrower than this are worse than a last block that is not full. */
 #define FEWEST_LANES 24
-/* Products that are added in one pass over the accumulators. */
+/* Products that are best added in one pass over the accumulators. */
 #define PRODUCTS 4
 
 /* ---- lines --------------------------------------------------------- */
@@ -329,26 +329,40 @@ static void advance(struct emit *e, const struct emit_products *p, int n)
     emit_line(e, "f += %" PRId64 ";", n * p->f_step);
 }
 
+/* How many products a pass adds, of a number that is a multiple of n: without a
+ * rest if possible, which spares a second loop. */
+static int pass_of(int64_t n)
+{
+    static const int sizes[] = {PRODUCTS, 3, 5};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+        if (n % sizes[i] == 0)
+            return sizes[i];
+    return PRODUCTS;
+}
+
 void emit_products(struct emit *e, const struct emit_products *p)
 {
-    const int rest = (int)(p->n % PRODUCTS);
+    const int pass = pass_of(p->n), rest = (int)(p->n % pass);
 
     if (p->count) {
         emit_line(e, "long c = %s;", p->count);
-        emit_open(e, "for (; c >= %d; c -= %d)", PRODUCTS, PRODUCTS);
-        add_products(e, p, PRODUCTS);
-        advance(e, p, PRODUCTS);
+        emit_open(e, "for (; c >= %d; c -= %d)", pass, pass);
+        add_products(e, p, pass);
+        advance(e, p, pass);
         emit_close(e);
+        if (rest == 0)
+            return;
         emit_open(e, "for (; c > 0; c--)");
         add_products(e, p, 1);
         advance(e, p, 1);
         emit_close(e);
         return;
     }
-    if (p->n >= PRODUCTS) {
-        emit_for(e, "c", p->n / PRODUCTS);
-        add_products(e, p, PRODUCTS);
-        advance(e, p, PRODUCTS);
+    if (p->n >= pass) {
+        emit_for(e, "c", p->n / pass);
+        add_products(e, p, pass);
+        advance(e, p, pass);
         emit_close(e);
     }
     if (rest > 0)

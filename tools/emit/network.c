@@ -11,12 +11,20 @@
 
 #include "kernels/base/checked.h"
 #include "kernels/base/file_write.h"
+#include "kernels/base/memory_size.h"
 #include "kernels/base/text.h"
 #include "tools/emit/emitter.h"
 
 /* Memory of a buffer that is an output of the network; beyond those of enum
  * plan_memory. */
 enum { CALLERS = 16 };
+
+/* Part of the memory that a plan may take: the text of its constants and their
+ * copies take up to nine times as much. */
+#define MEMORY_SHARE 10
+/* Largest work of the self-test's run on the reference backend: about an hour.
+ */
+#define MAX_WORK 1e12
 
 /* ---- names --------------------------------------------------------- */
 
@@ -145,6 +153,8 @@ static int make_plan(const struct graph *g, struct infer_error *err,
         .tiers = {.n = 1, .tier = {ROW_TIER(INFER_BACKEND_REF)}},
         .deterministic = true,
         .channels_last = true,
+        .max_memory = memory_size() / MEMORY_SHARE,
+        .max_work = MAX_WORK,
         .precision = INFER_PRECISION_FP32};
     if (rc == 0)
         rc = plan_new(&p->config, shape, err, &p->plan);
