@@ -274,6 +274,90 @@ static void pairs(void **unused)
     }
 }
 
+/* ---- reductions, norms and moves ------------------------------------ */
+
+/* Reductions of space, of channels and of everything, after a layer that writes
+ * channels last. */
+static void reductions(void **unused)
+{
+    static const int axis[][3] = {{2, 3, -1}, {1, -1, -1}, {0, 1, 3}};
+    uint64_t state = 88172645463325252u;
+    int x, y, node;
+
+    (void)unused;
+    for (int i = 0; i < 3 * KERN_REDUCE_KIND_COUNT; i++) {
+        struct graph *g = start(DIMS(2, 3, 6, 5), &x);
+        char what[32];
+
+        y = add_conv(g, &state, NULL, x, 3, 70, 3, 1, 1, -1);
+        y = add(g, GRAPH_REDUCE, NULL, IN(y), &node);
+        g->node[node].attr.reduce.kind =
+            (enum kern_reduce_kind)(i % KERN_REDUCE_KIND_COUNT);
+        for (int k = 0; k < 3; k++)
+            if (axis[i / KERN_REDUCE_KIND_COUNT][k] >= 0)
+                g->node[node]
+                    .attr.reduce.axis[g->node[node].attr.reduce.n_axes++] =
+                    axis[i / KERN_REDUCE_KIND_COUNT][k];
+        snprintf(what, sizeof what, "reduction %d", i);
+        check(what, g, y);
+    }
+}
+
+static void norms(void **unused)
+{
+    uint64_t state = 88172645463325252u;
+    int x, y, node;
+
+    (void)unused;
+    struct graph *g = start(DIMS(2, 6, 4, 5), &x);
+    y = add_conv(g, &state, NULL, x, 6, 6, 1, 1, 1, -1);
+    y = add(g, GRAPH_GROUP_NORM, NULL,
+            IN(y, weights(g, &state, DIMS(6)), weights(g, &state, DIMS(6))),
+            &node);
+    g->node[node].attr.norm.groups = 3;
+    y = add(g, GRAPH_LAYER_NORM, NULL,
+            IN(y, weights(g, &state, DIMS(5)), weights(g, &state, DIMS(5))),
+            &node);
+    g->node[node].attr.norm.axis = -1;
+    y = add(g, GRAPH_LRN, NULL, IN(y), &node);
+    g->node[node].attr.lrn =
+        (struct kern_lrn){.size = 3, .alpha = 0.1f, .beta = 0.75f, .bias = 1};
+    check("norms", g, y);
+}
+
+static void moves(void **unused)
+{
+    uint64_t state = 88172645463325252u;
+    int x, y, node;
+
+    (void)unused;
+    for (int mode = 0; mode <= KERN_PAD_WRAP; mode++) {
+        struct graph *g = start(DIMS(1, 3, 6, 5), &x);
+        char what[32];
+
+        y = add_conv(g, &state, NULL, x, 3, 9, 1, 1, 1, -1);
+        y = add(g, GRAPH_PAD, NULL, IN(y), &node);
+        struct kern_pad *pad = &g->node[node].attr.pad;
+        pad->mode = (enum kern_pad_mode)mode;
+        pad->value = 0.5f;
+        pad->begin[2] = 2;
+        pad->end[2] = -1;
+        pad->begin[3] = 1;
+        pad->end[3] = 3;
+        y = add(g, GRAPH_RESIZE, NULL, IN(y), &node);
+        struct graph_resize *resize = &g->node[node].attr.resize;
+        resize->resize.mode = (enum kern_resize_mode)(mode % 3);
+        resize->resize.cubic_a = -0.75f;
+        resize->n_sizes = 4;
+        resize->size[2] = 13;
+        resize->size[3] = 4;
+        y = add(g, GRAPH_MATMUL, NULL, IN(y, weights(g, &state, DIMS(4, 70))),
+                NULL);
+        snprintf(what, sizeof what, "padding %d", mode);
+        check(what, g, y);
+    }
+}
+
 /* ---- whole networks ------------------------------------------------ */
 
 static void networks(void **unused)
@@ -342,7 +426,9 @@ int main(void)
         cmocka_unit_test(convolutions), cmocka_unit_test(residuals),
         cmocka_unit_test(pools),        cmocka_unit_test(functions),
         cmocka_unit_test(pairs),        cmocka_unit_test(networks),
-        cmocka_unit_test(blocks),       cmocka_unit_test(refused),
+        cmocka_unit_test(reductions),   cmocka_unit_test(norms),
+        cmocka_unit_test(moves),        cmocka_unit_test(blocks),
+        cmocka_unit_test(refused),
     };
     char command[128];
 
