@@ -23,6 +23,9 @@
  * for the kernels, infer_session_tuning() for the measurements,
  * options.progress while kernels are measured.
  *
+ * Denormals (below 1.2e-38) count as zero in a run on a CPU.  The calling
+ * thread has its own setting back afterwards; OpenMP's threads keep it.
+ *
  * Threads.  Any number of threads may share a model.  A session serves one
  * thread at a time: create one session for each thread.  Functions without a
  * model or a session may be called by any thread at any time.

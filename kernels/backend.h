@@ -45,5 +45,8 @@ void kern_baseline_add(void);
  * OpenMP.  Rows that fn calls run on the thread that they are called from. */
 void kern_cpu_each(int threads, int64_t n, void (*fn)(void *context, int64_t i),
                    void *context);
+/* Calls fn once on each of `threads` of these threads, the caller's included.
+ */
+void kern_cpu_all(int threads, void (*fn)(void));
 
 #endif

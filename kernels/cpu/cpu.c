@@ -53,6 +53,13 @@ void kern_cpu_each(int threads, int64_t n, void (*fn)(void *context, int64_t i),
         fn(context, i);
 }
 
+void kern_cpu_all(int threads, void (*fn)(void))
+{
+    (void)threads;
+#pragma omp parallel num_threads(threads)
+    fn();
+}
+
 /* ---- walks --------------------------------------------------------- */
 
 static int64_t magnitude(int64_t stride)

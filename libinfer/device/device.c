@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/backend.h"
+#include "kernels/base/denormals.h"
 #include "kernels/base/error.h"
 
 /* N of "cuda" (0) or "cuda:N"; -1 where that is no number. */
@@ -49,9 +50,14 @@ static int open_cuda(const char *name, void *stream, struct infer_error *err,
 #endif
 }
 
-static void begin_thread(void *context, int64_t i)
+/* OpenMP's threads begin now: without memory for them the process ends
+ * (libgomp), which is better at the start than in a run. */
+static void begin_threads(int threads)
 {
-    (void)context, (void)i;
+    const uint64_t word = denormals_word();
+
+    kern_cpu_all(threads, denormals_flush);
+    denormals_restore(word);
 }
 
 int device_open(const char *name, int threads, void *stream,
@@ -75,9 +81,7 @@ int device_open(const char *name, int threads, void *stream,
     out->ops = &device_cpu;
     out->kern.kind = KERN_CPU;
     out->kern.threads = threads > 0 ? threads : device_cpu_threads();
-    /* OpenMP's threads begin now: without memory for them the process ends
-     * (libgomp), which is better at the start than in a run. */
-    kern_cpu_each(out->kern.threads, out->kern.threads, begin_thread, NULL);
+    begin_threads(out->kern.threads);
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <cpuid.h>
 #endif
 
+#include "kernels/base/denormals.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory_size.h"
 #include "libinfer/device/device.h"
@@ -53,11 +54,35 @@ static int cpu_copy(const struct device *d, void *dst, const void *src,
     return 0;
 }
 
-static int cpu_nothing(const struct device *d, struct infer_error *err)
+/* What the thread had when its run began. */
+static _Thread_local uint64_t word_before;
+static _Thread_local bool runs;
+
+static int cpu_begin(const struct device *d, struct infer_error *err)
 {
     (void)d;
     (void)err;
+    if (!runs)
+        word_before = denormals_word();
+    runs = true;
+    denormals_flush();
     return 0;
+}
+
+static int cpu_end(const struct device *d, struct infer_error *err)
+{
+    (void)d;
+    (void)err;
+    if (runs)
+        denormals_restore(word_before);
+    runs = false;
+    return 0;
+}
+
+static void cpu_give_up(const struct device *d, const struct infer_error *err)
+{
+    (void)err;
+    (void)cpu_end(d, NULL);
 }
 
 /* Times depend on how many threads share the work as well. */
@@ -81,8 +106,9 @@ const struct device_ops device_cpu = {
     .copy_in = cpu_copy,
     .copy_out = cpu_copy,
     .copy_within = cpu_copy,
-    .begin = cpu_nothing,
-    .end = cpu_nothing,
+    .begin = cpu_begin,
+    .end = cpu_end,
+    .give_up = cpu_give_up,
     .describe = cpu_describe,
 };
 

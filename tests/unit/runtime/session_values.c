@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "kernels/base/denormals.h"
 #include "kernels/base/scalar.h"
 
 /* y = x * w in F16: computed in F32, declared and returned as F16. */
@@ -214,6 +215,41 @@ static void test_integer_input(void **unused)
     infer_model_close(&model);
 }
 
+/* ---- denormals ----------------------------------------------------- */
+
+/* They count as zero in a run, on every thread, and the caller's thread has its
+ * own setting afterwards. */
+static void test_denormals(void **unused)
+{
+    static float value[64 * 1024];
+    const int64_t dim[2] = {64, 1024};
+    struct graph *g = graph_new();
+    int v = add_unary(g, "double", input(g, "x", 2, dim), KERN_LINEAR);
+    struct infer_model *model;
+    struct infer_session *s;
+    struct infer_array x = {
+        .dtype = INFER_F32, .rank = 2, .data = value, .bytes = sizeof value};
+    const uint64_t word = denormals_word();
+
+    (void)unused;
+    if (DENORMALS_ZERO == 0)
+        skip();
+    memcpy(x.dim, dim, sizeof dim);
+    for (size_t i = 0; i < sizeof value / sizeof value[0]; i++)
+        value[i] = 1e-40f;
+    g->node[g->value[v].producer].attr.unary.a = 2;
+    graph_add_output(g, v);
+    model = model_of(g);
+    s = session_of(model, INFER_BACKEND_AUTO, false);
+    x = run(s, &x, 1, 0);
+    for (size_t i = 0; i < x.bytes / sizeof(float); i++)
+        assert_true(((float *)x.data)[i] == 0);
+    assert_int_equal(denormals_word(), word);
+    free(x.data);
+    infer_session_close(&s);
+    infer_model_close(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_cast_through_half),
         cmocka_unit_test(test_plain_outputs),
         cmocka_unit_test(test_integer_input),
+        cmocka_unit_test(test_denormals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
