@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Denormals: numbers below 1.2e-38 (float).  A CPU takes some hundred cycles for
- * an operation with one, and the gates of a network (sigmoids, softmaxes) can
- * make tensors of them.  While a network runs, threads count them as zero.
+ * Denormals: numbers below 1.2e-38 (float).  A CPU takes some hundred cycles
+ * for an operation with one, and the gates of a network (sigmoids, softmaxes)
+ * can make tensors of them.  While a network runs, threads count them as zero.
  */
 #ifndef KERNELS_BASE_DENORMALS_H
 #define KERNELS_BASE_DENORMALS_H

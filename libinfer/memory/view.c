@@ -47,6 +47,27 @@ enum kern_layout view_layout(const struct kern_tensor *t)
     return t->stride[1] == 1 ? KERN_NHWC : KERN_NCHW;
 }
 
+void view_order_as(const struct kern_tensor *order, struct kern_tensor *t)
+{
+    int axis[KERN_MAX_RANK];
+    int64_t stride = 1;
+
+    for (int i = 0; i < t->rank; i++) {
+        int at = i;
+
+        /* Broadcast dimensions, of stride 0, stay behind those before them. */
+        for (; at > 0 && order->stride[i] > order->stride[axis[at - 1]] &&
+               order->dim[i] > 1;
+             at--)
+            axis[at] = axis[at - 1];
+        axis[at] = i;
+    }
+    for (int k = t->rank - 1; k >= 0; k--) {
+        t->stride[axis[k]] = stride;
+        stride *= t->dim[axis[k]];
+    }
+}
+
 bool view_same(const struct view *a, const struct view *b)
 {
     int i;

@@ -28,8 +28,31 @@ static const struct kern_tensor *leader(const struct plan_emit *e)
  * same cost: the first one reads the picture without a copy. */
 #define FEW_CHANNELS 4
 
+static struct plan_attempt way(bool as_is, enum kern_layout layout,
+                               enum kern_layout out)
+{
+    return (struct plan_attempt){as_is, layout, out, false};
+}
+
+/* Whether the output may lie as the leading input does, whose strides are of
+ * neither layout: on a CPU, whose rows walk memory in the order of the output.
+ */
+static bool follows_any(const struct plan *plan, const struct plan_emit *e,
+                        const struct kern_row *row)
+{
+    const struct kern_tensor *x = leader(e);
+    bool ordered = x->rank == e->p.out[0].rank;
+
+    for (int i = 0; i < x->rank; i++)
+        ordered = ordered && (x->dim[i] == 1 || x->stride[i] != 0);
+    return ordered && plan->config->device->ops->host_memory &&
+           (row->flags & KERN_STRIDED) != 0 &&
+           (e->class == PLAN_POINTWISE ||
+            (e->class == PLAN_ROWS && kern_op_info(e->p.op)->follows_layout));
+}
+
 static int attempts(const struct plan *plan, const struct plan_emit *e,
-                    const struct kern_row *row, struct plan_attempt a[4])
+                    const struct kern_row *row, struct plan_attempt a[5])
 {
     const struct kern_tensor *x = leader(e);
     bool nchw = kern_tensor_is_dense(x, KERN_NCHW);
@@ -38,29 +61,31 @@ static int attempts(const struct plan *plan, const struct plan_emit *e,
     bool there = row->layout == KERN_NHWC ? nhwc : nchw;
     int n = 0;
 
+    if (!nchw && !nhwc && follows_any(plan, e, row))
+        a[n++] = (struct plan_attempt){true, lead, lead, true};
     switch (e->class) {
     case PLAN_IMAGE:
         if (plan->config->channels_last && (row->flags & KERN_STRIDED))
-            a[n++] = (struct plan_attempt){true, KERN_NHWC, KERN_NHWC};
+            a[n++] = way(true, KERN_NHWC, KERN_NHWC);
         else if (row->flags & KERN_STRIDED)
-            a[n++] = (struct plan_attempt){true, lead, lead};
+            a[n++] = way(true, lead, lead);
         else if (there || !(nchw || nhwc) ||
                  (e->p.op == KERN_CONV_FPROP && x->dim[1] <= FEW_CHANNELS))
-            a[n++] = (struct plan_attempt){true, row->layout, row->layout};
-        a[n++] = (struct plan_attempt){false, row->layout, row->layout};
-        a[n++] = (struct plan_attempt){true, row->layout, row->layout};
+            a[n++] = way(true, row->layout, row->layout);
+        a[n++] = way(false, row->layout, row->layout);
+        a[n++] = way(true, row->layout, row->layout);
         break;
     case PLAN_POINTWISE:
-        a[n++] = (struct plan_attempt){true, lead, lead};
-        a[n++] = (struct plan_attempt){false, lead, lead};
-        a[n++] = (struct plan_attempt){false, row->layout, row->layout};
-        a[n++] = (struct plan_attempt){false, KERN_NCHW, KERN_NCHW};
+        a[n++] = way(true, lead, lead);
+        a[n++] = way(false, lead, lead);
+        a[n++] = way(false, row->layout, row->layout);
+        a[n++] = way(false, KERN_NCHW, KERN_NCHW);
         break;
     case PLAN_ROWS:
         if (kern_op_info(e->p.op)->follows_layout)
-            a[n++] = (struct plan_attempt){true, lead, lead};
-        a[n++] = (struct plan_attempt){true, KERN_NCHW, KERN_NCHW};
-        a[n++] = (struct plan_attempt){false, KERN_NCHW, KERN_NCHW};
+            a[n++] = way(true, lead, lead);
+        a[n++] = way(true, KERN_NCHW, KERN_NCHW);
+        a[n++] = way(false, KERN_NCHW, KERN_NCHW);
         break;
     }
     return n;
@@ -100,6 +125,8 @@ static void build(const struct plan *plan, const struct plan_emit *e,
     }
     p->out[0] = kern_tensor_dense(e->p.out[0].dtype, e->p.out[0].rank,
                                   e->p.out[0].dim, a->out);
+    if (a->follows)
+        view_order_as(leader(e), &p->out[0]);
 }
 
 static bool is_aligned(const struct plan *plan, const struct view *v)
@@ -148,7 +175,7 @@ bool plan_find(const struct plan *plan, const struct plan_emit *e,
                uint32_t tier, bool baselines, struct infer_error *why,
                struct plan_choice *out)
 {
-    struct plan_attempt a[4];
+    struct plan_attempt a[5];
 
     for (size_t r = 0; r < kern_row_count(); r++) {
         const struct kern_row *row = kern_row_at(r);

@@ -11,6 +11,9 @@ struct plan_attempt {
     bool as_is; /* inputs where they are, else dense in `layout` */
     enum kern_layout layout;
     enum kern_layout out; /* of the output */
+    /* The output's elements lie in the order of the leading input's, which is
+     * neither layout: it is a view of a tensor of other dimensions. */
+    bool follows;
 };
 
 struct plan_choice {

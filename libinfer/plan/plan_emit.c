@@ -197,8 +197,11 @@ static int place_output(struct plan *plan, int node, const struct plan_emit *e,
         plan->buffers.at[out->buffer].copies = -1;
         return 0;
     }
-    return plan_buffer(plan, node, t->dtype, t->rank, t->dim, c->attempt.out,
-                       err, out);
+    rc = plan_buffer(plan, node, t->dtype, t->rank, t->dim, c->attempt.out, err,
+                     out);
+    if (rc == 0 && c->attempt.follows)
+        view_order_as(&c->problem.out[0], &out->t);
+    return rc;
 }
 
 static int emit_choice(struct plan *plan, int node, const struct plan_emit *e,

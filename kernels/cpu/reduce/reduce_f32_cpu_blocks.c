@@ -73,6 +73,35 @@ CPU_CLONES static void keep_extreme(bool max, const float *x, int64_t step,
     }
 }
 
+/* Blocks of so few elements that their sums stay in registers, and how many
+ * sums there are at once. */
+#define FEW   8
+#define WIDTH 16
+
+/* Sums, or means, of few contiguous rows. */
+CPU_CLONES static void sum_few(const float *x, const struct reduce_blocks *s,
+                               double divisor, float *y, int64_t n)
+{
+    int64_t i = 0;
+
+    for (; i + WIDTH <= n; i += WIDTH) {
+        double sum[WIDTH] = {0};
+
+        for (int64_t k = 0; k < s->count; k++)
+            for (int j = 0; j < WIDTH; j++)
+                sum[j] += (double)x[s->at[k] + i + j];
+        for (int j = 0; j < WIDTH; j++)
+            y[i + j] = (float)(sum[j] / divisor);
+    }
+    for (; i < n; i++) {
+        double sum = 0;
+
+        for (int64_t k = 0; k < s->count; k++)
+            sum += (double)x[s->at[k] + i];
+        y[i] = (float)(sum / divisor);
+    }
+}
+
 /* Up to REDUCE_TILE outputs. */
 static void tile(const struct kern_problem *p, const struct reduce_blocks *s,
                  const float *x, int64_t step, double *total, int64_t n)
@@ -101,8 +130,18 @@ static void rows_of(const void *context, int64_t rows, int64_t n,
 {
     const struct kern_exec *e = context;
     const bool residual = kern_problem_in(&e->problem, RESIDUAL) != NULL;
+    const struct reduce_blocks *s = e->state;
+    const enum kern_reduce_kind kind = e->problem.attr.reduce.kind;
+    const bool mean = kind == KERN_REDUCE_MEAN;
     double total[REDUCE_TILE];
 
+    if (stride[0] == 1 && stride[1] == 1 && !residual && s->count <= FEW &&
+        (mean || kind == KERN_REDUCE_SUM)) {
+        for (int64_t r = 0; r < rows; r++)
+            sum_few(at[1] + r * row_stride[1], s, mean ? (double)s->count : 1,
+                    at[0] + r * row_stride[0], n);
+        return;
+    }
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < n; i += REDUCE_TILE) {
             const int64_t count = n - i < REDUCE_TILE ? n - i : REDUCE_TILE;

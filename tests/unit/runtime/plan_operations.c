@@ -3,6 +3,8 @@
  * the reference gives, and what only moves elements moves the right ones. */
 #include "tests/unit/runtime/network.h"
 
+#include "libinfer/device/device.h"
+
 /* ---- single operations against plain loops ------------------------- */
 
 /* Runs a graph of one input (2,12,4,6 unless said otherwise) and one output
@@ -502,6 +504,47 @@ static void test_large_mean(void **unused)
     free(x.data);
 }
 
+/* ---- views of five dimensions -------------------------------------- */
+
+/* Groups of channels, each with a factor of its own, summed (ResNeSt). */
+static int build_groups(struct graph *g, uint64_t *state, int x)
+{
+    int node, v = add(g, GRAPH_RESHAPE, "r", IN(x), &node);
+
+    g->node[node].attr.dims =
+        (struct graph_dims){.n = 5, .dim = {0, 3, 4, 4, 6}};
+    v = add_binary(g, "scaled", v, weights(g, state, DIMS(1, 3, 4, 1, 1)),
+                   KERN_MUL);
+    v = add(g, GRAPH_REDUCE, "sum", IN(v), &node);
+    g->node[node].attr.reduce = (struct graph_reduce){
+        .kind = KERN_REDUCE_SUM, .n_axes = 1, .axis = {1}};
+    return add_conv(g, state, "after", v, 4, 8, 3, 1, 1, -1);
+}
+
+/* What is computed of such a view lies as its elements do: between the
+ * convolutions nothing is copied. */
+static void test_groups(void **unused)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 3;
+    int v = input(g, "x", 4, (int64_t[]){2, 12, 4, 6});
+
+    (void)unused;
+    check_build(build_groups, (int64_t[]){2, 12, 4, 6});
+    if (!device_has_rows(INFER_BACKEND_ONEDNN)) {
+        graph_free(g);
+        skip();
+    }
+    v = add_conv(g, &state, "before", v, 12, 12, 3, 1, 1, -1);
+    graph_add_output(g, build_groups(g, &state, v));
+    struct infer_model *model = model_of(g);
+    struct infer_session *s = session_of(model, INFER_BACKEND_AUTO, false);
+    /* To channels last at the start, and back at the end. */
+    assert_true(count_layers(s, "copy") <= 2);
+    infer_session_close(&s);
+    infer_model_close(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -510,6 +553,7 @@ int main(void)
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_blocks_in_place),
         cmocka_unit_test(test_large_mean),
+        cmocka_unit_test(test_groups),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -136,13 +136,30 @@ static void test_gather_view(void **unused)
     }
 }
 
+static void test_order_as(void **unused)
+{
+    const int64_t whole[4] = {2, 12, 5, 7}, split[5] = {2, 3, 4, 5, 7};
+    struct view v = dense(4, whole, KERN_NHWC);
+    struct kern_tensor t = kern_tensor_dense(INFER_F32, 5, split, KERN_NCHW);
+
+    (void)unused;
+    assert_true(view_reshape(&v, 5, split, &v));
+    view_order_as(&v.t, &t);
+    assert_memory_equal(t.stride, v.t.stride, 5 * sizeof t.stride[0]);
+    t.dim[1] = 1; /* without one of them the others close up */
+    view_order_as(&v.t, &t);
+    assert_int_equal(t.stride[2], 1);
+    assert_int_equal(t.stride[4], 4);
+    assert_int_equal(t.stride[3], 28);
+    assert_int_equal(t.stride[0], 140);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reshape),
-        cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_coalesce),
-        cmocka_unit_test(test_gather_view),
+        cmocka_unit_test(test_reshape),  cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_coalesce), cmocka_unit_test(test_gather_view),
+        cmocka_unit_test(test_order_as),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
