@@ -32,6 +32,45 @@ sees ' car  (4[45][0-9], 7[0-9]) to (6[89][0-9], 1[78][0-9])' darknet-dog.jpg
 sees ' dog  (1[0-9]*, ' darknet-dog.jpg
 sees '"label":.*"person"' darknet-person.jpg --json
 
+# Average precision: COCO's ids have gaps, and the lists of names differ.  The
+# boxes of one picture as its annotations are found again, all of them.
+{
+    printf '{"info": "]}\\"", "images": [{"id": 9, "file_name":'
+    printf ' "darknet-person.jpg"}], "categories": ['
+    id=0
+    while IFS= read -r name; do
+        id=$((id + 2))
+        printf '{"id": %d, "name": "%s"},' "$id" "$name"
+    done <"$photos/labels/coco.names"
+    printf '{"id": 999, "name": "nothing"}], "annotations": '
+} >"$dir/head.json"
+printf '%s' "$(cat "$dir/head.json")[]}" >"$dir/none.json"
+expect 0 '^AP  *IoU 0.50:0.95  *-$' "$infer" -m "$model" "$photos" \
+    --evaluate="$dir/none.json" --coco="$dir/boxes.json" --score=0.3
+[ "$(grep -c '"image_id":9,' "$dir/boxes.json")" -ge 3 ] ||
+    fail 'fewer than three boxes as results'
+grep -q '"category_id":2,' "$dir/boxes.json" || fail 'no person as a result'
+printf '%s' "$(cat "$dir/head.json" "$dir/boxes.json")}" >"$dir/own.json"
+expect 0 '^AP  *IoU 0.50:0.95  *100.00%$' "$infer" -m "$model" "$photos" \
+    --evaluate="$dir/own.json"
+expect 0 '"ap_small":.null' "$infer" -m "$model" "$photos" \
+    --evaluate="$dir/none.json" --json
+expect 1 'annotations are for boxes' "$infer" -m "$model" "$photos" \
+    --evaluate="$dir/own.json" --task=classify
+expect 1 'takes one folder' "$infer" -m "$model" "$photos" "$dir" \
+    --evaluate="$dir/own.json"
+expect 1 '^infer: --coco goes with' "$infer" -m "$model" "$photos" \
+    --coco="$dir/x.json"
+echo '{"images": [{"id": 1, "file_name": "../x"}], "categories":
+    [{"id": 1, "name": "a"}], "annotations": []}' >"$dir/bad.json"
+expect 2 "'../x' is no path below" "$infer" -m "$model" \
+    --evaluate="$dir/bad.json"
+echo '{"images": [{"id": 1}]}' >"$dir/bad.json"
+expect 2 'bad.json: "images", element 0: ' "$infer" -m "$model" \
+    --evaluate="$dir/bad.json"
+echo '{"images": [{"id": 1}' >"$dir/bad.json"
+expect 2 'bad.json: "images"' "$infer" -m "$model" --evaluate="$dir/bad.json"
+
 # NanoDet: distances of each grid.
 expect 0 . "$wconv" "$formats/nanodet-m/nanodet_m.param" -o "$model" "$coco" \
     --scale=1 --color=bgr --mean=103.53,116.28,123.675 \

@@ -52,7 +52,8 @@ struct tool_request {
     bool tolerance;    /* --atol or --rtol was given */
     double atol, rtol; /* rtol < 0: not given */
     const char *dump_layers;
-    const char *evaluate; /* a folder or a list; NULL: no */
+    const char *evaluate; /* a folder, a list or annotations; NULL: no */
+    const char *coco;     /* boxes are written there as COCO's results */
     bool try_presets;
     bool doctor; /* print what this machine offers and end */
 };
@@ -70,7 +71,8 @@ struct tool_run {
     bool task_known;
     char **written; /* files of --output so far */
     size_t n_written;
-    struct evaluation *evaluation; /* with --evaluate */
+    struct evaluation *evaluation; /* with --evaluate of classes */
+    struct coco *coco;             /* with --evaluate of annotations */
     int64_t same_class;            /* the best of the last picture */
     size_t same_count;             /* pictures shown as classes */
     bool two_classes;              /* not all of them were shown as one */
@@ -155,6 +157,11 @@ int tool_find_task(struct tool_run *run, const struct arrays *out,
  * so. */
 int tool_show(struct tool_run *run, const struct arrays *out,
               const struct tool_shown *shown, struct infer_error *err);
+/* The boxes of one picture, in its own pixels.  boxes->box: free(). */
+int tool_find_boxes(const struct tool_run *run, const struct arrays *out,
+                    const struct tool_shown *shown,
+                    const struct task_limits *limits, struct infer_error *err,
+                    struct task_boxes *boxes);
 /* Prepares --output for `count` pictures: makes the folder. */
 int tool_open_output(const struct tool_request *r, size_t count,
                      struct infer_error *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* infer: run a model file on pictures or arrays, time it, check it. */
+#include "tools/infer/coco.h"
 #include "tools/infer/evaluate.h"
 #include "tools/terminal.h"
 
@@ -14,6 +15,7 @@ static const char usage[] =
     "usage: infer -m MODEL PICTURE|FOLDER|@LIST|-... [-o FILE|DIR] [options]\n"
     "       infer -m MODEL --load-inputs=x:in.npy --export-output=out.npy\n"
     "       infer -m MODEL --evaluate=DIR|LIST\n"
+    "       infer -m DETECTOR --evaluate=COCO.json [FOLDER]\n"
     "       infer -m MODEL --bench [-b N]\n"
     "       infer --doctor\n"
     "\n"
@@ -186,10 +188,12 @@ static const struct cli_option options[] = {
      TO(rtol), GIVEN(tolerance)},
     {"dump-layers", 0, CLI_TEXT, "DIR", "every tensor as .npy",
      TO(dump_layers)},
-    {"evaluate", 0, CLI_TEXT, "DIR|LIST",
+    {"evaluate", 0, CLI_TEXT, "DIR|LIST|JSON",
      "accuracy on pictures of known classes: DIR/CLASS/..., or \"PATH CLASS\" "
-     "lines",
+     "lines; of a detector by COCO's annotations",
      TO(evaluate)},
+    {"coco", 0, CLI_TEXT, "FILE",
+     "with --evaluate=JSON: the boxes as COCO's results", TO(coco)},
     {"try-presets", 0, CLI_FLAG, NULL,
      "the best class of each picture with every preset of wconv",
      TO(try_presets)},
@@ -349,7 +353,10 @@ static void show_tuning(void *user, int done, int total)
 /* Checks the output files before the run. */
 static int try_outputs(const struct tool_request *r, struct infer_error *err)
 {
-    const int rc = cli_try_file(r->profile_file, err);
+    int rc = cli_try_file(r->profile_file, err);
+
+    if (rc == INFER_OK)
+        rc = cli_try_file(r->coco, err);
 
     return rc < 0 || tool_exports_folder(r->export_output)
                ? rc
@@ -375,9 +382,11 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     run.load_seconds = cli_now() - start;
     if (rc == INFER_OK && r->labels != NULL)
         rc = labels_read(r->labels, err, &run.labels);
-    if (rc == INFER_OK && r->evaluate != NULL)
+    if (rc == INFER_OK && coco_is_file(r->evaluate))
+        rc = coco_open(&run, n_paths > 0 ? paths[0] : NULL, &list, err);
+    else if (rc == INFER_OK && r->evaluate != NULL)
         rc = evaluate_list(&run, &list, err);
-    for (i = 0; rc == INFER_OK && i < n_paths; i++)
+    for (i = 0; rc == INFER_OK && !run.coco && i < n_paths; i++)
         rc = tool_list_add(&list, paths[i], err);
     if (rc == INFER_OK && n_paths > 0 && list.count == 0)
         rc = error_set(err, INFER_EARGUMENT, "%s: no pictures there", paths[0]);
@@ -390,6 +399,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     tool_list_clear(&list);
     labels_clear(&run.labels);
     evaluate_free(run.evaluation);
+    coco_free(run.coco);
     while (run.n_written > 0)
         free(run.written[--run.n_written]);
     free(run.written);
@@ -401,8 +411,9 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
 
 /* Refuses options without effect in the requested mode; all are reported. */
 static int check_request(const struct cli *cli, const struct tool_request *r,
-                         bool list)
+                         int n_paths)
 {
+    const bool list = n_paths > 0, coco = coco_is_file(r->evaluate);
     const bool pictures = list || r->evaluate != NULL;
     const bool compare = r->compare != NULL;
     const struct {
@@ -420,7 +431,10 @@ static int check_request(const struct cli *cli, const struct tool_request *r,
         {r->task != NULL, pictures, "--task is for pictures"},
         {r->output != NULL, pictures, "--output is for pictures"},
         {r->limits_given, pictures, "--score and --iou are for pictures"},
-        {r->evaluate, !list, "--evaluate names its pictures itself"},
+        {r->evaluate && !coco, !list, "--evaluate names its pictures itself"},
+        {coco, n_paths <= 1,
+         "--evaluate of annotations takes one folder, where the pictures lie"},
+        {r->coco != NULL, coco, "--coco goes with --evaluate=FILE.json"},
         {r->evaluate, !r->bench && !compare && !r->try_presets,
          "--evaluate, --bench, --compare and --try-presets exclude each other"},
         {r->evaluate || r->try_presets,
@@ -461,14 +475,16 @@ static int check_targets(const struct cli *cli, const struct tool_request *r,
     const struct {
         const char *option, *path;
     } target[] = {{"profile", r->profile_file},
-                  {"export-output", r->export_output}};
+                  {"export-output", r->export_output},
+                  {"coco", r->coco}};
     int rc = 0, i;
     size_t k;
 
     for (k = 0; k < sizeof(target) / sizeof(*target); k++) {
         const char *path = target[k].path;
-        bool read =
-            cli_same_file(path, r->model) || cli_same_file(path, r->labels);
+        bool read = cli_same_file(path, r->model) ||
+                    cli_same_file(path, r->labels) ||
+                    cli_same_file(path, r->evaluate);
 
         for (i = 0; i < r->n_load; i++)
             read = read || cli_same_file(path, r->load[i].path);
@@ -509,7 +525,7 @@ static int infer(int argc, char **argv)
         cli_error(&cli, "nothing to run on: name pictures, --load-inputs or "
                         "--bench (see --help)");
         code = CLI_USAGE;
-    } else if (check_request(&cli, &r, count > 0) < 0 ||
+    } else if (check_request(&cli, &r, count) < 0 ||
                check_targets(&cli, &r, argv, count) < 0) {
         code = CLI_USAGE;
     } else {

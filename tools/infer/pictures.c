@@ -7,6 +7,7 @@
 #include "kernels/base/scalar.h"
 #include "libinfer/device/device.h"
 #include "libinfer/model/model.h"
+#include "tools/infer/coco.h"
 #include "tools/infer/evaluate.h"
 #include "tools/infer/reader.h"
 #include "tools/preprocess.h"
@@ -84,7 +85,9 @@ static int run_batch(struct tool_run *run, struct batch *b,
         const struct tool_shown shown = {list->path[b->picture[i]],
                                          &b->source[i], hw, b->in.dim[0], i};
 
-        if (run->evaluation != NULL)
+        if (run->coco != NULL)
+            rc = coco_picture(run, &b->out, &shown, b->picture[i], err);
+        else if (run->evaluation != NULL)
             rc = evaluate_picture(run, &b->out.item[0], i, b->picture[i], err);
         else
             rc = run->task.kind == TASK_CLASSIFY
@@ -268,6 +271,8 @@ int tool_run_pictures(struct tool_run *run, const struct tool_list *list,
     reader_stop(c.reader);
     if (rc == INFER_OK && run->evaluation != NULL)
         rc = evaluate_report(run, err);
+    if (rc == INFER_OK && run->coco != NULL)
+        rc = coco_report(run, err);
     if (rc == INFER_OK)
         tool_note_same(run);
     if (rc == INFER_OK && c.unread > 0)

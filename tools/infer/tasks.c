@@ -66,6 +66,12 @@ int tool_find_task(struct tool_run *run, const struct arrays *out,
                        "--evaluate and --try-presets are for classes, not for "
                        "the task %s",
                        task_words[run->task.kind]);
+    if (rc == INFER_OK && run->task.kind != TASK_DETECT && run->coco != NULL)
+        rc = error_set(err, INFER_EARGUMENT,
+                       "--evaluate: annotations are for boxes, not for the "
+                       "task %s (--task=detect says that the outputs are "
+                       "boxes)",
+                       task_words[run->task.kind]);
     run->task_known = rc == INFER_OK;
     return rc;
 }
@@ -253,17 +259,33 @@ static int draw_boxes(struct tool_run *run, const struct tool_shown *shown,
     return rc;
 }
 
-static int show_boxes(struct tool_run *run, const struct task_outputs *o,
-                      const struct preprocess_window *window,
+int tool_find_boxes(const struct tool_run *run, const struct arrays *out,
+                    const struct tool_shown *shown,
+                    const struct task_limits *limits, struct infer_error *err,
+                    struct task_boxes *boxes)
+{
+    const struct task_outputs o =
+        outputs_of(run, out, shown->hw, shown->batch, shown->entry);
+    const struct preprocess_window window =
+        preprocess_window_of(preprocess_of(model_graph(run->model), 0),
+                             shown->source, (int)o.width, (int)o.height);
+    const int rc = task_detect(&run->task, &o, limits, err, boxes);
+
+    if (rc == INFER_OK)
+        task_place(&window, shown->source, boxes);
+    return rc;
+}
+
+static int show_boxes(struct tool_run *run, const struct arrays *out,
                       const struct tool_shown *shown, struct infer_error *err)
 {
     struct task_boxes boxes = {0};
     cJSON *items;
-    int rc = task_detect(&run->task, o, &run->request->limits, err, &boxes);
+    int rc =
+        tool_find_boxes(run, out, shown, &run->request->limits, err, &boxes);
 
     if (rc < 0)
         return rc;
-    task_place(window, shown->source, &boxes);
     begin(run, shown, "boxes", &items);
     for (int i = 0; i < boxes.count; i++) {
         if (items != NULL)
@@ -424,7 +446,7 @@ int tool_show(struct tool_run *run, const struct arrays *out,
                                err);
         break;
     case TASK_DETECT:
-        rc = show_boxes(run, &o, &window, shown, err);
+        rc = show_boxes(run, out, shown, err);
         break;
     case TASK_SEGMENT:
         rc = show_map(run, &o, &window, shown, err);
