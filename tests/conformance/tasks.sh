@@ -63,7 +63,7 @@ expect 1 '^infer: --coco goes with' "$infer" -m "$model" "$photos" \
     --coco="$dir/x.json"
 echo '{"images": [{"id": 1, "file_name": "../x"}], "categories":
     [{"id": 1, "name": "a"}], "annotations": []}' >"$dir/bad.json"
-expect 2 "'../x' is no path below" "$infer" -m "$model" \
+expect 2 "bad.json: file_name '../x' is no path below" "$infer" -m "$model" \
     --evaluate="$dir/bad.json"
 echo '{"images": [{"id": 1}]}' >"$dir/bad.json"
 expect 2 'bad.json: "images", element 0: ' "$infer" -m "$model" \

@@ -56,9 +56,11 @@ static bool stays_inside(const char *path)
     return path[0] != '/' && path[0] != '\0';
 }
 
-static int add_pictures(const struct coco *c, const char *folder, int length,
-                        struct tool_list *list, struct infer_error *err)
+static int add_pictures(const struct tool_run *run, const char *folder,
+                        int length, struct tool_list *list,
+                        struct infer_error *err)
 {
+    const struct coco *c = run->coco;
     char path[4096];
 
     for (size_t i = 0; i < c->file.images.count; i++) {
@@ -69,7 +71,8 @@ static int add_pictures(const struct coco *c, const char *folder, int length,
             (size_t)snprintf(path, sizeof path, "%.*s%s%s", length, folder,
                              length > 0 ? "/" : "", name) >= sizeof path)
             return error_set(err, INFER_EFORMAT,
-                             "file_name '%s' is no path below a folder", name);
+                             "%s: file_name '%s' is no path below a folder",
+                             run->request->evaluate, name);
         rc = tool_list_append(list, path, err);
         if (rc < 0)
             return rc;
@@ -124,9 +127,10 @@ int coco_open(struct tool_run *run, const char *folder, struct tool_list *list,
         return error_set(err, INFER_EMEMORY, "out of memory");
     rc = coco_file_read(path, err, &c->file);
     if (rc == INFER_OK && folder != NULL)
-        rc = add_pictures(c, folder, (int)strlen(folder), list, err);
+        rc = add_pictures(run, folder, (int)strlen(folder), list, err);
     else if (rc == INFER_OK)
-        rc = add_pictures(c, path, slash ? (int)(slash - path) : 0, list, err);
+        rc =
+            add_pictures(run, path, slash ? (int)(slash - path) : 0, list, err);
     return rc < 0 ? rc : map_labels(run, c, err);
 }
 
