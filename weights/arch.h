@@ -27,10 +27,10 @@ int arch_open(const char *name_or_path, const struct weights_dict *dict,
 
 /* Binds a dictionary to a graph's weights by name.  A prefix of more than half
  * of the keys ("module.", "backbone.net.") may stand before the names of the
- * graph; shapes must agree but for dimensions of size 1.  Missing, surplus and mis-shaped tensors are all
- * listed in one report.  Surplus training state (num_batches_tracked) is noted
- * as stripped.  Of the options (NULL: the defaults), layout, dense_order and
- * partial count. */
+ * graph; shapes must agree but for dimensions of size 1.  Missing, surplus and
+ * mis-shaped tensors are all listed in one report.  Surplus training state
+ * (num_batches_tracked) is noted as stripped.  Of the options (NULL: the
+ * defaults), layout, dense_order and partial count. */
 int weights_bind(struct graph *g, struct weights_dict *dict,
                  const struct weights_options *options,
                  struct infer_error *err);

@@ -291,6 +291,8 @@ def quantised():
         "sub": lambda x: x - tf.nn.relu(x), "avg": lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"),
         "max": lambda x: tf.nn.max_pool2d(x, 3, 2, "SAME"),
         "mean": lambda x: tf.reduce_mean(x, [1, 2]),
+        "prelu": lambda x: tf.nn.relu(x) + -tf.constant(
+            [[[.11, .23, .31, .47]]]) * tf.nn.relu(-x),
         "means": lambda x: tf.reduce_mean(x, [1]) / 3,
         "sigmoid": tf.nn.sigmoid, "tanh": tf.nn.tanh, "softmax": tf.nn.softmax,
         "leaky": tf.nn.leaky_relu, "hswish": lambda x: x * tf.nn.relu6(x + 3) / 6,

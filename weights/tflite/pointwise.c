@@ -68,20 +68,23 @@ void tflite_import_relu_0_to_1(struct tflite_import *im, int param)
     tflite_out(im, 0, tflite_unary(im, x, KERN_CLIP, 0, 1), swapped);
 }
 
-/* Both sides have a factor of their own; of their sum one part is 0. */
-static int leaky_integers(struct tflite_import *im, int x, float alpha,
-                          const struct tflite_tensor *in,
+/* Both sides have a factor of their own; of their sum one part is 0.  slope: a
+ * value that the negative side is multiplied with, or -1. */
+static int leaky_integers(struct tflite_import *im, int x, int slope,
+                          double alpha, const struct tflite_tensor *in,
                           const struct tflite_tensor *out)
 {
     const struct tflite_quant from = tflite_quant(im, in),
                               to = tflite_quant(im, out);
     const double up = (double)from.scale / (double)to.scale;
-    const double down = up * fabs((double)alpha);
+    const double down = up * fabs(alpha);
     int above, below;
 
     above = tflite_unary(im, x, KERN_CLIP, 0, INFINITY);
     above = tflite_requantise(im, above, &up, 1, 0, 2, &to);
     below = tflite_unary(im, x, KERN_CLIP, -INFINITY, 0);
+    if (slope >= 0)
+        below = tflite_binary(im, KERN_MUL, below, slope);
     if (alpha < 0)
         below = tflite_plain_unary(im, below, KERN_NEG);
     if (alpha != 0)
@@ -107,7 +110,7 @@ void tflite_import_leaky_relu(struct tflite_import *im, int param)
     out = tflite_output_tensor(im, 0);
     im->raw = tflite_is_quantised(&in) && tflite_is_quantised(&out);
     x = only(im, &swapped);
-    x = im->raw ? leaky_integers(im, x, alpha, &in, &out)
+    x = im->raw ? leaky_integers(im, x, -1, (double)alpha, &in, &out)
                 : tflite_unary(im, x, KERN_LEAKY_RELU, alpha, 0);
     tflite_out(im, 0, x, swapped);
 }
@@ -386,16 +389,25 @@ void tflite_import_select(struct tflite_import *im, int broadcasts)
 /* The slope's shape lacks the batch: one a channel, or one an element. */
 void tflite_import_prelu(struct tflite_import *im, int param)
 {
+    struct tflite_tensor from, slope, to;
     bool swapped;
     int rank, in[2], x;
 
     (void)param;
     if (!tflite_arity(im, 2, 2))
         return;
+    from = tflite_input_tensor(im, 0);
+    slope = tflite_input_tensor(im, 1);
+    to = tflite_output_tensor(im, 0);
+    im->raw = tflite_is_quantised(&from) && tflite_is_quantised(&slope) &&
+              slope.scale.count == 1 && tflite_is_quantised(&to);
     swapped = common(im, 2, &rank);
     in[0] = tflite_operand(im, 0, rank, swapped);
     in[1] = tflite_operand(im, 1, rank, swapped);
-    x = tflite_emit(im, GRAPH_PRELU, NULL, in, 2);
+    x = im->raw
+            ? leaky_integers(im, in[0], in[1],
+                             (double)tflite_quant(im, &slope).scale, &from, &to)
+            : tflite_emit(im, GRAPH_PRELU, NULL, in, 2);
     tflite_out(im, 0, x, swapped);
 }
 

@@ -55,7 +55,10 @@ void tflite_import_pool(struct tflite_import *im, int kind)
         const enum tflite_activation act = tflite_activation(im, 5);
         struct tflite_quant q = tflite_quant(im, &in);
         if (average)
-            x = tflite_round_integers(im, x, &q);
+            x = tflite_round_integers(im, x,
+                                      (int64_t)attr.pool.pool.window[0] *
+                                          attr.pool.pool.window[1],
+                                      &q);
         tflite_quant_clip(im, act, &q);
         if (act != TFLITE_NONE)
             x = tflite_unary(im, x, KERN_CLIP, (float)q.low, (float)q.high);

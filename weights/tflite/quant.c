@@ -313,10 +313,14 @@ int tflite_requantise_mean(struct tflite_import *im, int x, double factor,
     return requantise(im, x, &part, 1, 0, 2, q);
 }
 
-int tflite_round_integers(struct tflite_import *im, int x,
+/* The factor moves halves up in spite of the error of x, which is as large as q
+ * - z, and leaves the next fraction of n below a half where it is. */
+int tflite_round_integers(struct tflite_import *im, int x, int64_t n,
                           const struct tflite_quant *q)
 {
-    x = tflite_unary(im, x, KERN_LINEAR, AWAY, (float)q->zero * AWAY);
+    const float away = n <= 64 ? 1.0f + 0x1p-14f : AWAY;
+
+    x = tflite_unary(im, x, KERN_LINEAR, away, (float)q->zero * away);
     x = tflite_plain_unary(im, x, KERN_ROUND);
     if (q->zero == 0)
         return x;

@@ -179,7 +179,7 @@ void tflite_import_resize(struct tflite_import *im, int mode)
     x = tflite_emit(im, GRAPH_RESIZE, &attr, &x, 1);
     if (im->raw && mode == KERN_BILINEAR && im->status == 0) {
         const struct tflite_quant q = tflite_quant(im, &in);
-        x = tflite_round_integers(im, x, &q);
+        x = tflite_round_integers(im, x, 64, &q);
     }
     tflite_out(im, 0, x, true);
 }

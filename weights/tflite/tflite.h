@@ -318,8 +318,9 @@ int tflite_requantise(struct tflite_import *im, int x, const double *factor,
  * input's scale over the output's. */
 int tflite_requantise_mean(struct tflite_import *im, int x, double factor,
                            int64_t n, const struct tflite_quant *q);
-/* A mean of integers q - z rounded as the integer q, halves away from zero. */
-int tflite_round_integers(struct tflite_import *im, int x,
+/* A mean of n integers q - z (or one by weights in n-ths) rounded as the
+ * integer q, halves away from zero. */
+int tflite_round_integers(struct tflite_import *im, int x, int64_t n,
                           const struct tflite_quant *q);
 
 /* ---- the functions of the table ------------------------------------ */
