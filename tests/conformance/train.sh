@@ -92,6 +92,18 @@ expect 1 "is named 'conv9'" run "$dir/x.safetensors" --time-layers \
     --multiplier=mbm-5 --multiplier-exact=conv9
 expect 1 'needs a --multiplier' run "$dir/x.safetensors" --time-layers \
     --multiplier-exact=first
+# Straight through: the bits of an approximate forward pass alone.
+expect 0 . run "$dir/p.safetensors" --steps=3 --seed=3 --multiplier=mbm-3
+expect 0 . run "$dir/f.safetensors" --steps=3 --seed=3 \
+    --multiplier-forward=mbm-3
+expect 0 . run "$dir/g.safetensors" --steps=3 --seed=3 --multiplier=mbm-3 \
+    --multiplier-gradient=exact
+same "$dir/f.safetensors" "$dir/g.safetensors"
+expect 0 differ sh -c "cmp -s '$dir/p.safetensors' '$dir/g.safetensors' ||
+    echo differ"
+expect 1 'needs --multiplier' run "$dir/x.safetensors" --time-layers \
+    --multiplier-gradient=exact
+rm "$dir/p.safetensors" "$dir/f.safetensors" "$dir/g.safetensors"
 # ---- a study: its runs, its files, and what is taken over
 printf '{"networks": [{"arch": "%s", "data": "%s"}], "seeds": [1, 2],
   "options": ["-b", "5", "--threads=1", "--epochs=1"],

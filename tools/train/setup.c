@@ -114,8 +114,10 @@ static int open_multipliers(struct train_run *r, struct infer_error *err)
 
     for (size_t i = 0; rc == 0 && i < sizeof stages / sizeof stages[0]; i++) {
         const enum net_stage s = stages[i];
-        const char *text =
-            q->multiplier_of[s] ? q->multiplier_of[s] : q->multiplier;
+        const char *text = q->multiplier_of[s] ? q->multiplier_of[s]
+                           : s != NET_FPROP && q->exact_gradients
+                               ? NULL
+                               : q->multiplier;
 
         if (!text || strcmp(text, "exact") == 0)
             continue;

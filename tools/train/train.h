@@ -56,7 +56,8 @@ struct train_request {
     /* Files or names: of all directions, and of each. */
     const char *multiplier, *multiplier_of[NET_STAGES];
     const char *multiplier_exact; /* layers; NULL: none */
-    double loss_scale;            /* 0: automatic */
+    int exact_gradients; /* 1: --multiplier is that of the forward pass alone */
+    double loss_scale;   /* 0: automatic */
     struct augment augment;
     bool no_shuffle;
     enum init_scheme init;
