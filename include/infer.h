@@ -265,6 +265,23 @@ struct infer_session_options {
      * session.  Default NULL. */
     void (*log)(void *user, int level, const char *text);
     void *log_user;
+    /* Allocator of the session's host memory, in place of the C library's:
+     * activations, packed weights, workspace, gathered outputs, tables of
+     * multipliers, and what is needed to load and to measure.
+     * alloc(user, bytes, align): bytes > 0 of memory, not cleared, at a
+     * multiple of align (a power of two); NULL makes the call fail with
+     * EMEMORY.  dealloc(user, memory) frees it; memory is never NULL.
+     * Default NULL, both or neither.
+     * Sessions share packed weights only if the three fields are equal.  All is
+     * freed when the last such session is closed.  The functions are called by
+     * the threads that use these sessions.
+     * The C library still gives lists of layers, names, shapes and indices,
+     * files of multipliers while they are read, and a copy of transposed
+     * weights while they are packed.  Memory of a GPU, and what oneDNN, CUDA
+     * and OpenMP allocate, is theirs. */
+    void *(*alloc)(void *user, size_t bytes, size_t align);
+    void (*dealloc)(void *user, void *memory);
+    void *alloc_user;
 };
 
 /* Fills *options with its size and the defaults stated above.  Bindings of

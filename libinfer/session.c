@@ -44,6 +44,13 @@ static int configure(struct infer_session *s,
 
     if (rc < 0)
         return rc;
+    if (!o->alloc != !o->dealloc)
+        return error_set(err, INFER_EARGUMENT,
+                         "alloc, dealloc: one of the two is given, both are "
+                         "needed");
+    s->device.host.alloc = o->alloc;
+    s->device.host.dealloc = o->dealloc;
+    s->device.host.user = o->alloc_user;
     const bool gpu = s->device.kern.kind == KERN_CUDA;
     if ((int)o->precision < 0 || o->precision > INFER_PRECISION_BF16)
         return error_set(err, INFER_EARGUMENT, "precision %d: unknown",

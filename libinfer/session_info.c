@@ -68,14 +68,14 @@ static int offer(const char *name, enum infer_dtype dtype, int rank,
 static int fetch(struct infer_session *s, const void *from, size_t bytes,
                  struct infer_error *err, void **out)
 {
-    void *host = malloc(bytes ? bytes : 1);
-    int rc;
+    void *host;
+    int rc = host_memory_alloc(&s->device.host, bytes, err, &host);
 
-    if (!host)
-        return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes", bytes);
+    if (rc < 0)
+        return rc;
     rc = s->device.ops->copy_out(&s->device, host, from, bytes, err);
     if (rc < 0)
-        free(host);
+        host_memory_free(&s->device.host, host);
     else
         *out = host;
     return rc;
@@ -103,7 +103,7 @@ static int read_view(struct infer_session *s, const struct view *v,
     rc = fetch(s, from - below, span, err, &host);
     if (rc == 0)
         view_gather(&v->t, (unsigned char *)host + below, dtype, dst);
-    free(host);
+    host_memory_free(&s->device.host, host);
     return rc;
 }
 
@@ -137,6 +137,7 @@ static int read_packed_away(struct infer_session *s, const struct view *v,
     int rc = packed_plain(cache, value, plan->g->value[value].data, v->t.dtype,
                           &s->device, err, &p);
 
+    packed_cache_trim(cache, &s->device.host);
     if (rc < 0)
         return rc;
     rc = fetch(s, packed_data(p), packed_bytes(p), err, &host);
@@ -145,9 +146,8 @@ static int read_packed_away(struct infer_session *s, const struct view *v,
                     (const char *)host +
                         v->offset * (int64_t)infer_dtype_size(v->t.dtype),
                     dtype, dst);
-    free(host);
+    host_memory_free(&s->device.host, host);
     packed_unref(cache, p);
-    packed_cache_trim(cache);
     return rc;
 }
 

@@ -46,7 +46,8 @@ void micro_batches_close(struct infer_session *s)
     for (i = 0; i < s->n_micro; i++)
         micro_batches_free(s->micro[i]);
     free(s->micro);
-    free(s->gathered);
+    if (s->device.ops)
+        s->device.ops->free(&s->device, s->gathered);
 }
 
 struct micro_batches *micro_batches_find(const struct infer_session *s)

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "include/infer.h"
+#include "kernels/base/host_memory.h"
 #include "kernels/kern.h"
 
 struct device;
@@ -104,7 +105,8 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     struct kern_device kern;
-    void *stream; /* handed to every launch */
+    void *stream;            /* handed to every launch */
+    struct host_memory host; /* device_open() leaves it zero */
     struct device_state *state;
 };
 

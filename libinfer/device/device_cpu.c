@@ -4,7 +4,6 @@
 
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,35 +12,21 @@
 #endif
 
 #include "kernels/base/denormals.h"
-#include "kernels/base/error.h"
-#include "kernels/base/memory_size.h"
+#include "kernels/base/host_memory.h"
 #include "libinfer/device/device.h"
 #include "libinfer/memory/arena.h"
 
-#define GIB 1073741824.0
+_Static_assert(HOST_MEMORY_ALIGN % ARENA_ALIGN == 0, "an arena is aligned");
 
 static int cpu_alloc(const struct device *d, size_t bytes,
                      struct infer_error *err, void **out)
 {
-    void *memory;
-
-    (void)d;
-    /* The system may promise more than there is, and kill the process when it
-     * is used. */
-    if (bytes > memory_size())
-        return error_set(err, INFER_EMEMORY,
-                         "%.1f GiB are needed, this machine has %.1f",
-                         (double)bytes / GIB, (double)memory_size() / GIB);
-    if (posix_memalign(&memory, ARENA_ALIGN, bytes) != 0)
-        return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes", bytes);
-    *out = memory;
-    return 0;
+    return host_memory_alloc(&d->host, bytes, err, out);
 }
 
 static void cpu_free(const struct device *d, void *memory)
 {
-    (void)d;
-    free(memory);
+    host_memory_free(&d->host, memory);
 }
 
 static int cpu_copy(const struct device *d, void *dst, const void *src,

@@ -40,6 +40,7 @@ struct blob *blob_new(void *data, size_t bytes)
     blob->refs = 1;
     blob->data = data;
     blob->bytes = bytes;
+    memset(&blob->memory, 0, sizeof(blob->memory));
     return blob;
 }
 
@@ -52,7 +53,7 @@ struct blob *blob_ref(struct blob *blob)
 void blob_unref(struct blob *blob)
 {
     if (blob != NULL && count_down(&blob->refs)) {
-        free(blob->data);
+        host_memory_free(&blob->memory, blob->data);
         free(blob);
     }
 }
@@ -268,6 +269,28 @@ struct constant *constant_new(enum infer_dtype dtype, int rank,
     return c;
 }
 
+struct constant *constant_new_in(const struct host_memory *memory,
+                                 enum infer_dtype dtype, int rank,
+                                 const int64_t *dim)
+{
+    struct constant *c = shape_only(dtype, rank, dim);
+    void *data;
+
+    if (c == NULL)
+        return NULL;
+    c->blob = blob_new(NULL, c->bytes);
+    if (c->blob == NULL ||
+        host_memory_alloc(memory, c->bytes, NULL, &data) < 0) {
+        constant_unref(c);
+        return NULL;
+    }
+    memset(data, 0, c->bytes);
+    c->blob->memory = *memory;
+    c->blob->data = data;
+    c->data = data;
+    return c;
+}
+
 struct constant *constant_in_blob(enum infer_dtype dtype, int rank,
                                   const int64_t *dim, struct blob *blob,
                                   unsigned char *data)
@@ -357,8 +380,8 @@ int constant_load(const struct constant *c, void *buffer,
     return INFER_OK;
 }
 
-int constant_in_memory(struct constant *c, struct infer_error *err,
-                       struct constant **out)
+int constant_in_memory(struct constant *c, const struct host_memory *memory,
+                       struct infer_error *err, struct constant **out)
 {
     struct constant *copy;
     int rc;
@@ -367,7 +390,8 @@ int constant_in_memory(struct constant *c, struct infer_error *err,
         *out = constant_ref(c);
         return INFER_OK;
     }
-    copy = constant_new(c->dtype, c->rank, c->dim);
+    copy = memory != NULL ? constant_new_in(memory, c->dtype, c->rank, c->dim)
+                          : constant_new(c->dtype, c->rank, c->dim);
     if (copy == NULL)
         return error_set(err, INFER_EMEMORY, "%s: out of memory",
                          c->source->path);

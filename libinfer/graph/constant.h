@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "include/infer.h"
+#include "kernels/base/host_memory.h"
 
 /* A reference-counted block of memory: the contents of a weight file.  Counts
  * are atomic. */
@@ -22,6 +23,7 @@ struct blob {
     int refs;
     unsigned char *data;
     size_t bytes;
+    struct host_memory memory; /* gave data */
 };
 /* Takes ownership of malloc()ed data; on failure (NULL) data is freed. */
 struct blob *blob_new(void *data, size_t bytes);
@@ -71,6 +73,11 @@ struct constant {
 /* A constant with fresh zeroed memory, or NULL.  Shapes must be >= 0. */
 struct constant *constant_new(enum infer_dtype dtype, int rank,
                               const int64_t *dim);
+/* The same, of the caller's allocator, whose functions are needed as long as
+ * the constant is. */
+struct constant *constant_new_in(const struct host_memory *memory,
+                                 enum infer_dtype dtype, int rank,
+                                 const int64_t *dim);
 /* A view of part of a blob: data must be aligned for dtype (blob readers move
  * or copy what is not). */
 struct constant *constant_in_blob(enum infer_dtype dtype, int rank,
@@ -91,10 +98,11 @@ int64_t constant_count(const struct constant *c);
 int constant_load(const struct constant *c, void *buffer,
                   struct infer_error *err);
 
-/* A new reference to c where its bytes are in memory, else to a copy whose are.
- * EMEMORY, EIO, or EFORMAT where the CRC does not match. */
-int constant_in_memory(struct constant *c, struct infer_error *err,
-                       struct constant **out);
+/* A new reference to c where its bytes are in memory, else to a copy whose are,
+ * in memory of the allocator (NULL: of the C library).  EMEMORY, EIO, or
+ * EFORMAT where the CRC does not match. */
+int constant_in_memory(struct constant *c, const struct host_memory *memory,
+                       struct infer_error *err, struct constant **out);
 
 /* Same values in another dtype or shape (equal count); in memory constants
  * only.  A new reference where nothing changes; NULL when out of memory. */

@@ -23,6 +23,9 @@ struct key {
     enum infer_dtype dtype;
     int threads, ordinal, variant;
     enum kern_device_kind device;
+    /* Memory goes back to its allocator with the last session that has it: no
+     * entry is shared with the sessions of another. */
+    struct host_memory host;
     struct kern_problem problem;
 };
 
@@ -47,6 +50,7 @@ struct packed {
  * block for each would leave holes between the packed ones. */
 struct scratch {
     struct scratch *next;
+    struct host_memory host;
     void *data;
     size_t bytes;
 };
@@ -111,7 +115,7 @@ void packed_cache_free(struct packed_cache *cache)
             next = cache->chain[i].first->next;
             entry_free(cache->chain[i].first);
         }
-    packed_cache_trim(cache);
+    packed_cache_trim(cache, NULL);
     pthread_cond_destroy(&cache->made);
     pthread_mutex_destroy(&cache->mutex);
     free(cache);
@@ -133,7 +137,7 @@ static bool key_equal(const struct key *a, const struct key *b)
     return a->row == b->row && a->input == b->input && a->offset == b->offset &&
            a->dtype == b->dtype && a->threads == b->threads &&
            a->ordinal == b->ordinal && a->variant == b->variant &&
-           a->device == b->device &&
+           a->device == b->device && host_memory_equal(&a->host, &b->host) &&
            memcmp(&a->problem, &b->problem, sizeof a->problem) == 0;
 }
 
@@ -160,6 +164,7 @@ static struct packed *find_bytes(struct packed *p, const struct key *key,
             p->keys->key.dtype == key->dtype &&
             p->device.kern.kind == made->device.kern.kind &&
             p->device.kern.ordinal == made->device.kern.ordinal &&
+            host_memory_equal(&p->device.host, &made->device.host) &&
             p->bytes == made->bytes &&
             (p->device.ops->host_memory
                  ? memcmp(p->data, made->data, made->bytes) == 0
@@ -176,14 +181,13 @@ static int reserve(struct scratch *s, size_t bytes, struct infer_error *err)
     if (s->data && bytes <= s->bytes &&
         (s->bytes <= SMALL_SCRATCH || bytes >= s->bytes / 4))
         return 0;
-    free(s->data);
+    host_memory_free(&s->host, s->data);
+    s->data = NULL;
     s->bytes = 0;
-    s->data = malloc(bytes ? bytes : 1);
-    if (!s->data)
-        return error_set(err, INFER_EMEMORY,
-                         "out of memory: %zu bytes of weights", bytes);
-    s->bytes = bytes;
-    return 0;
+    const int rc = host_memory_alloc(&s->host, bytes, err, &s->data);
+    if (rc == 0)
+        s->bytes = bytes;
+    return rc;
 }
 
 /* The constant as dtype: where it lies if it can be, else in the scratch
@@ -317,21 +321,37 @@ static int send_packed(struct packed *p, const struct packed *same,
     return rc;
 }
 
+/* Takes idle scratch memory of the allocator, or makes it; NULL: out of
+ * memory. */
+static struct scratch *take_scratch(struct packed_cache *cache,
+                                    const struct host_memory *host)
+{
+    struct scratch **at, *work;
+
+    pthread_mutex_lock(&cache->mutex);
+    for (at = &cache->idle; *at && !host_memory_equal(&(*at)->host, host);
+         at = &(*at)->next)
+        ;
+    work = *at;
+    if (work)
+        *at = work->next;
+    pthread_mutex_unlock(&cache->mutex);
+    if (!work) {
+        work = calloc(1, sizeof *work);
+        if (work)
+            work->host = *host;
+    }
+    return work;
+}
+
 /* Makes an entry that nobody else has; the mutex is not held. */
 static int make(struct packed_cache *cache, struct packed *p,
                 const struct constant *c, const struct key *key,
                 const struct kern_exec *exec, struct infer_error *err)
 {
-    struct scratch *work;
+    struct scratch *work = take_scratch(cache, &p->device.host);
     int rc;
 
-    pthread_mutex_lock(&cache->mutex);
-    work = cache->idle;
-    if (work)
-        cache->idle = work->next;
-    pthread_mutex_unlock(&cache->mutex);
-    if (!work)
-        work = calloc(1, sizeof *work);
     if (!work)
         return error_set(err, INFER_EMEMORY, "out of memory");
     rc = exec ? make_packed(work, p, c, exec, key->input, key->offset, err)
@@ -439,6 +459,7 @@ int packed_plain(struct packed_cache *cache, int value,
 
     memset(&key, 0, sizeof key);
     key.dtype = dtype;
+    key.host = d->host;
     key.device = d->kern.kind;
     key.ordinal = d->kern.ordinal;
     return get(cache, value, c, &key, NULL, d, err, out);
@@ -458,21 +479,27 @@ int packed_for(struct packed_cache *cache, int value, const struct constant *c,
     key.offset = offset;
     key.dtype = exec->problem.in[i].dtype;
     key.threads = d->kern.threads;
+    key.host = d->host;
     key.device = d->kern.kind;
     key.ordinal = d->kern.ordinal;
     memcpy(&key.problem, &exec->problem, sizeof key.problem);
     return get(cache, value, c, &key, exec, d, err, out);
 }
 
-void packed_cache_trim(struct packed_cache *cache)
+void packed_cache_trim(struct packed_cache *cache,
+                       const struct host_memory *host)
 {
-    struct scratch *next;
+    struct scratch **at, *work;
 
     pthread_mutex_lock(&cache->mutex);
-    for (; cache->idle; cache->idle = next) {
-        next = cache->idle->next;
-        free(cache->idle->data);
-        free(cache->idle);
+    for (at = &cache->idle; (work = *at) != NULL;) {
+        if (host && !host_memory_equal(&work->host, host)) {
+            at = &work->next;
+            continue;
+        }
+        *at = work->next;
+        host_memory_free(&work->host, work->data);
+        free(work);
     }
     pthread_mutex_unlock(&cache->mutex);
 }

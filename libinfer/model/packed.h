@@ -20,9 +20,10 @@ struct packed;
 /* One chain for each of n_values graph values; NULL when out of memory. */
 struct packed_cache *packed_cache_new(int n_values);
 void packed_cache_free(struct packed_cache *cache); /* NULL is fine */
-/* Frees the memory that loading uses; to be called after a series of calls of
- * the functions below. */
-void packed_cache_trim(struct packed_cache *cache);
+/* Frees the memory of the allocator (NULL: of all) that loading uses; to be
+ * called after a series of calls of the functions below. */
+void packed_cache_trim(struct packed_cache *cache,
+                       const struct host_memory *host);
 
 /* The constant of graph value `value` as a dense row-major array of dtype.
  * Bytes already in memory in that type are used where they lie. */

@@ -42,7 +42,7 @@ static bool one_number(const struct graph *g, int value, double *out)
     struct constant *c;
 
     if (!g->value[value].data || constant_count(g->value[value].data) != 1 ||
-        constant_in_memory(g->value[value].data, NULL, &c) < 0)
+        constant_in_memory(g->value[value].data, NULL, NULL, &c) < 0)
         return false;
     *out = scalar_load(c->dtype, c->data, 0);
     constant_unref(c);
@@ -68,7 +68,7 @@ static bool all_zero(const struct graph *g, int value)
     bool zero = true;
 
     if (!g->value[value].data ||
-        constant_in_memory(g->value[value].data, NULL, &c) < 0)
+        constant_in_memory(g->value[value].data, NULL, NULL, &c) < 0)
         return false;
     for (int64_t i = 0; zero && i < constant_count(c); i++)
         zero = scalar_load(c->dtype, c->data, i) == 0;

@@ -169,7 +169,7 @@ static int load(const struct lower *l, int i, struct constant **out)
     *out = NULL;
     return i < l->node->n_in && l->node->in[i] >= 0
                ? constant_in_memory(l->plan->g->value[l->node->in[i]].data,
-                                    l->err, out)
+                                    &l->plan->config->device->host, l->err, out)
                : 0;
 }
 
@@ -213,7 +213,8 @@ static int dequantize_constant(const struct lower *l)
     if (rc == 0)
         rc = load(l, 2, &zero);
     if (rc == 0) {
-        y = constant_new(INFER_F32, q->rank, q->dim);
+        y = constant_new_in(&l->plan->config->device->host, INFER_F32, q->rank,
+                            q->dim);
         if (!y)
             rc = error_set(l->err, INFER_EMEMORY, "plan: out of memory");
         else

@@ -393,7 +393,8 @@ static void finish(struct trials *t)
     plan->bound_runs = 0;
     drop_unread(plan);
     plan_count_workspace(plan);
-    packed_cache_trim(model_packed(plan->config->model));
+    packed_cache_trim(model_packed(plan->config->model),
+                      &plan->config->device->host);
     tuner_finish(plan->config->tuner);
 }
 

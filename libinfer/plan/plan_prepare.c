@@ -374,7 +374,8 @@ int plan_prepare(struct plan *plan, struct infer_error *err)
         rc = plan_check_budget(plan, err);
     if (rc == 0)
         rc = load_constants(plan, err);
-    packed_cache_trim(model_packed(plan->config->model));
+    packed_cache_trim(model_packed(plan->config->model),
+                      &plan->config->device->host);
     settle(plan->config->device);
     if (rc == 0)
         rc = list_run(plan, err);

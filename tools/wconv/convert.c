@@ -372,7 +372,7 @@ static int load_weights(struct graph *g, struct infer_error *err)
 
         if (g->value[i].data == NULL)
             continue;
-        rc = constant_in_memory(g->value[i].data, err, &c);
+        rc = constant_in_memory(g->value[i].data, NULL, err, &c);
         if (rc == INFER_OK)
             rc = graph_set_constant(g, i, c, err);
     }

@@ -194,7 +194,7 @@ static int add_weights(cJSON *to, const struct graph *g,
 
         if (g->value[i].data == NULL)
             continue;
-        rc = constant_in_memory(g->value[i].data, err, &c);
+        rc = constant_in_memory(g->value[i].data, NULL, err, &c);
         if (rc == INFER_OK)
             json_append(list, weight_json(g->value[i].name, c));
         constant_unref(c);

@@ -2,62 +2,8 @@
 /* A run allocates nothing.  A program of its own, since every allocation of the
  * process counts: the threads of another test may end after the test, and a
  * thread of OpenMP loads libgcc when it ends. */
+#include "tests/unit/memory/allocations.h"
 #include "tests/unit/runtime/network.h"
-
-/* ---- counting allocations ------------------------------------------ */
-
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) &&                    \
-    !defined(__SANITIZE_THREAD__)
-#define COUNT_ALLOCATIONS 1
-
-static int allocations;
-
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t n, size_t bytes);
-void *__libc_realloc(void *p, size_t bytes);
-void *__libc_memalign(size_t align, size_t bytes);
-void *malloc(size_t bytes);
-void *calloc(size_t n, size_t bytes);
-void *realloc(void *p, size_t bytes);
-int posix_memalign(void **out, size_t align, size_t bytes);
-void *aligned_alloc(size_t align, size_t bytes);
-
-static void count(void)
-{
-    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
-}
-
-void *malloc(size_t bytes)
-{
-    count();
-    return __libc_malloc(bytes);
-}
-
-void *calloc(size_t n, size_t bytes)
-{
-    count();
-    return __libc_calloc(n, bytes);
-}
-
-void *realloc(void *p, size_t bytes)
-{
-    count();
-    return __libc_realloc(p, bytes);
-}
-
-int posix_memalign(void **out, size_t align, size_t bytes)
-{
-    count();
-    *out = __libc_memalign(align, bytes);
-    return *out ? 0 : 12; /* ENOMEM */
-}
-
-void *aligned_alloc(size_t align, size_t bytes)
-{
-    count();
-    return __libc_memalign(align, bytes);
-}
-#endif
 
 /* ---- runs ---------------------------------------------------------- */
 
