@@ -11,6 +11,7 @@
 #include "kernels/bn_stats.h"
 #include "kernels/names.h"
 #include "kernels/problem.h"
+#include "kernels/table/product_slope.h"
 
 /* A buffer that is filled from the front and cut off at its end. */
 struct text {
@@ -310,7 +311,8 @@ static void put_epilogue(struct text *t, const struct kern_problem *p)
     if (bn_stats_of(p))
         put(t, " +bn_stats");
     if (product_table_of(p))
-        put(t, " +table%lld", (long long)product_table_of(p)->dim[0]);
+        put(t, product_slope_of(p) ? " +slopes%lld" : " +table%lld",
+            (long long)product_table_of(p)->dim[0]);
 }
 
 static const char *layout_name(const struct kern_tensor *t)

@@ -10,7 +10,6 @@
 
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
-#include "kernels/base/product_table.h"
 #include "kernels/quant/quant.h"
 
 int problem_refuse(const struct kern_problem *p, struct infer_error *why,
@@ -155,35 +154,6 @@ int problem_expect_vectors(const struct kern_problem *p, int from, int to,
         if (r < 0)
             return r;
     }
-    return 0;
-}
-
-/* A square of 2^m entries, which a product's factors must suit. */
-int problem_check_product_table(const struct kern_problem *p,
-                                struct infer_error *why)
-{
-    const struct kern_tensor *t = product_table_of(p);
-    const int64_t most = INT64_C(1) << PRODUCT_TABLE_MAX_BITS;
-
-    if (!t || quant_of(p)) /* quant.h states that of integers */
-        return 0;
-    if (t->dtype != INFER_U32 || t->rank != 2 || t->dim[0] != t->dim[1] ||
-        t->dim[0] < 2 || t->dim[0] > most || (t->dim[0] & (t->dim[0] - 1)))
-        return REFUSE(p, why,
-                      "the table of products is no U32 square of 2^m entries, "
-                      "m from 1 to %d",
-                      PRODUCT_TABLE_MAX_BITS);
-    for (int i = 0; i < 2; i++)
-        if (p->in[i].dtype != INFER_F32 && p->in[i].dtype != INFER_F16 &&
-            p->in[i].dtype != INFER_BF16)
-            return REFUSE(p, why,
-                          "a table of products takes F32, F16 or BF16, input "
-                          "%d is %s",
-                          i, infer_dtype_name(p->in[i].dtype));
-    if (p->op == KERN_CONV_FPROP && kern_problem_in(p, 4))
-        return REFUSE(p, why,
-                      "a scale of the input and a table of products exclude "
-                      "each other");
     return 0;
 }
 

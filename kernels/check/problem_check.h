@@ -31,7 +31,8 @@ int problem_expect_vectors(const struct kern_problem *p, int from, int to,
                            const char *what, int64_t count,
                            struct infer_error *why);
 
-/* The table of products, where it is there. */
+/* kernels/table/problem_table.c: the table of products or derivatives, where it
+ * is there. */
 int problem_check_product_table(const struct kern_problem *p,
                                 struct infer_error *why);
 

@@ -5,6 +5,7 @@
  *
  *     formulas.def, formulas.c   built-in formulas, a row each
  *     read.c, lists.c, axm.c     files, recognised by their content
+ *     slopes.c                   derivatives of products
  *     store.c                    in model files
  *     measure.c                  errors of a table
  */
@@ -65,6 +66,15 @@ int multiplier_check_float(const struct multiplier *m, struct infer_error *err);
  * integers, EMEMORY. */
 int multiplier_by_columns(const struct multiplier *m, struct infer_error *err,
                           uint32_t **out);
+
+/* Derivatives of the product of significands as kernels/table/product_slope.h
+ * has them, with respect to the first or the second operand: that at o, the
+ * other operand being q, is (*out)[o << bits | q].  local: the slope of the
+ * least-squares line through the products of the operands near o; else through
+ * those of all operands, which is the same for every o.  *out: to be freed.
+ * EUNSUPPORTED for integers, EMEMORY. */
+int multiplier_slopes(const struct multiplier *m, bool local, bool second,
+                      struct infer_error *err, float **out);
 
 /* The errors of a multiplier of integers of 8 bits, as kernels/quant/quant.h
  * has them: that of x's code i and w's code k is (*out)[k << 8 | i].  A signed

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/table/product_slope.h"
 #include "kernels/quant/quant.h"
 #include "tests/checkkern/checkkern.h"
 
@@ -273,6 +274,19 @@ static void make_scaled(struct maker *m)
         p->attr.binary.kind = KERN_MUL;
 }
 
+/* Makes the table one of derivatives, with their point. */
+static void make_slopes(struct maker *m)
+{
+    struct kern_problem *p = m->p;
+    const bool first = p->op == KERN_CONV_WGRAD && rng_chance(&m->rng, 40);
+    const int at = first ? PRODUCT_POINT_FIRST_IN : PRODUCT_POINT_IN;
+
+    p->in[PRODUCT_TABLE_IN].dtype = INFER_F32;
+    p->in[at] = make_tensor(m, INFER_F32, p->out[0].rank, p->out[0].dim, false);
+    if (p->n_in <= at)
+        p->n_in = at + 1;
+}
+
 void make_product_table(struct maker *m)
 {
     const bool often = m->row->backend != INFER_BACKEND_REF;
@@ -291,6 +305,10 @@ void make_product_table(struct maker *m)
         p->in[PRODUCT_TABLE_IN].stride[1] = dim[0];
     }
     p->n_in = PRODUCT_TABLE_IN + 1;
+    /* Rows that know no derivatives meet few. */
+    if (p->op != KERN_DENSE_FPROP &&
+        rng_chance(&m->rng, m->row->backend == INFER_BACKEND_CUDA ? 5 : 40))
+        make_slopes(m);
 }
 
 /* ---- shapes -------------------------------------------------------- */

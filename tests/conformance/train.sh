@@ -103,7 +103,30 @@ expect 0 differ sh -c "cmp -s '$dir/p.safetensors' '$dir/g.safetensors' ||
     echo differ"
 expect 1 'needs --multiplier' run "$dir/x.safetensors" --time-layers \
     --multiplier-gradient=exact
-rm "$dir/p.safetensors" "$dir/f.safetensors" "$dir/g.safetensors"
+# By derivatives: of a forward pass alone, and for the passes without a
+# multiplier of their own.
+for way in slope derivative; do
+    expect 0 . run "$dir/$way.safetensors" --steps=3 --seed=3 \
+        --multiplier=mbm-3 --multiplier-gradient=$way
+    expect 0 . run "$dir/g.safetensors" --steps=3 --seed=3 \
+        --multiplier-forward=mbm-3 --multiplier-gradient=$way
+    same "$dir/$way.safetensors" "$dir/g.safetensors"
+    expect 0 . run "$dir/g.safetensors" --steps=3 --seed=3 \
+        --multiplier=mbm-3 --multiplier-gradient=$way \
+        --multiplier-dgrad=exact --multiplier-wgrad=exact
+    same "$dir/f.safetensors" "$dir/g.safetensors"
+    expect 0 '^6$' sh -c "'$train' '$arch' --data='$data' -b 5 --time-layers \
+        --multiplier=mbm-3 --multiplier-gradient=$way \
+        --multiplier-exact=conv1 | grep -c _cpu_table"
+done
+for other in slope p f; do
+    expect 0 differ sh -c "cmp -s '$dir/derivative.safetensors' \
+        '$dir/$other.safetensors' || echo differ"
+done
+expect 1 'needs --multiplier' run "$dir/x.safetensors" --time-layers \
+    --multiplier-gradient=slope --multiplier-dgrad=mbm-3
+rm "$dir/p.safetensors" "$dir/f.safetensors" "$dir/g.safetensors" \
+    "$dir/slope.safetensors" "$dir/derivative.safetensors"
 # ---- a study: its runs, its files, and what is taken over
 printf '{"networks": [{"arch": "%s", "data": "%s"}], "seeds": [1, 2],
   "options": ["-b", "5", "--threads=1", "--epochs=1"],
@@ -131,6 +154,15 @@ sed -i 's/directions": \["all"/directions": ["sideways"/' "$dir/study.json"
 expect 2 "direction 'sideways'" $study
 echo '{"networks": []}' >"$dir/study.json"
 expect 2 "'networks' is missing or empty" $study
+printf '{"networks": [{"arch": "%s", "data": "%s"}], "seeds": [1],
+  "options": ["-b", "5", "--threads=1", "--steps=1"],
+  "multipliers": ["mbm-5"], "directions": ["slope", "derivative"]}' \
+    "${arch#--arch=}" "$data" >"$dir/study.json"
+expect 0 'tiny | mbm-5 | derivative | 1 | ' "$train" \
+    --study="$dir/study.json" -o "$dir/slopes"
+expect 0 '"--multiplier-gradient=slope"' cat \
+    "$dir/slopes/1-tiny-mbm-5-slope-1.json"
+rm -r "$dir/slopes"
 echo '{"nets": []}' >"$dir/study.json"
 expect 2 "member 'nets' is unknown" $study
 expect 1 'needs -o' "$train" --study="$dir/study.json"

@@ -127,8 +127,9 @@ static int list_archs(struct cli *cli, const struct cli_option *o,
 #define TEXT_OF(max)  #max
 #define WHOLE(max)    "a whole number from 1 to " TEXT_OF(max)
 
-/* In the order of exact_gradients. */
-static const char *const gradient_modes[] = {"product", "exact", NULL};
+/* In the order of enum net_gradient. */
+static const char *const gradient_modes[] = {"product", "exact", "slope",
+                                             "derivative", NULL};
 
 const struct cli_option train_options[] = {
     {"arch", 0, CLI_TEXT, "FILE|NAME",
@@ -205,9 +206,9 @@ const struct cli_option train_options[] = {
      "layers that multiply exactly; * and ? match, also first, last",
      TO(multiplier_exact)},
     {"multiplier-gradient", 0, CLI_WORD, "MODE",
-     "gradients by the multiplier's products (product) or straight through "
-     "(exact)",
-     TO(exact_gradients), .words = gradient_modes},
+     "gradients by the multiplier's products (product), straight through "
+     "(exact), by their regression's slope or by their derivatives",
+     TO(gradient), .words = gradient_modes},
     {"multiplier-forward", 0, CLI_TEXT, "FILE|NAME|exact",
      "that of the forward pass", TO(multiplier_of[NET_FPROP])},
     {"multiplier-dgrad", 0, CLI_TEXT, "FILE|NAME|exact",

@@ -184,8 +184,10 @@ static int check_contradictions(const struct cli *cli,
                 q->multiplier || q->multiplier_of[NET_FPROP] ||
                     q->multiplier_of[NET_DGRAD] || q->multiplier_of[NET_WGRAD],
                 "--grad-check and --multiplier");
-    if (q->exact_gradients && !q->multiplier) {
-        cli_error(cli, "--multiplier-gradient needs --multiplier");
+    if (q->gradient != NET_BY_PRODUCTS && !q->multiplier &&
+        !q->multiplier_of[NET_FPROP]) {
+        cli_error(cli, "--multiplier-gradient needs --multiplier or "
+                       "--multiplier-forward");
         rc = -1;
     }
     if (q->multiplier_exact && !q->multiplier && !q->multiplier_of[NET_FPROP] &&

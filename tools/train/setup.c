@@ -105,19 +105,30 @@ static int open_graph(const struct train_request *q, int classes,
 
 /* ---- the network --------------------------------------------------- */
 
+/* The multiplier of a direction as options name it; *way: what it gives. */
+static const char *multiplier_of(const struct train_request *q,
+                                 enum net_stage s, enum net_gradient *way)
+{
+    *way = NET_BY_PRODUCTS;
+    if (q->multiplier_of[s])
+        return q->multiplier_of[s];
+    if (s == NET_FPROP || q->gradient == NET_BY_PRODUCTS)
+        return q->multiplier;
+    if (q->gradient == NET_BY_EXACT_PRODUCTS)
+        return NULL;
+    *way = (enum net_gradient)q->gradient;
+    return multiplier_of(q, NET_FPROP, &(enum net_gradient){NET_BY_PRODUCTS});
+}
+
 /* Opens the multiplier of each direction. */
 static int open_multipliers(struct train_run *r, struct infer_error *err)
 {
     static const enum net_stage stages[] = {NET_FPROP, NET_DGRAD, NET_WGRAD};
-    const struct train_request *q = r->request;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < sizeof stages / sizeof stages[0]; i++) {
         const enum net_stage s = stages[i];
-        const char *text = q->multiplier_of[s] ? q->multiplier_of[s]
-                           : s != NET_FPROP && q->exact_gradients
-                               ? NULL
-                               : q->multiplier;
+        const char *text = multiplier_of(r->request, s, &r->gradient[s]);
 
         if (!text || strcmp(text, "exact") == 0)
             continue;
@@ -157,8 +168,10 @@ static void fill_options(const struct train_run *r, struct net_options *o)
     o->step.backoff = q->loss_scale > 0 || !half ? 1 : 0.5f;
     o->step.max_scale = 65536;
     o->step.interval = 2000;
-    for (int s = 0; s < NET_STAGES; s++)
+    for (int s = 0; s < NET_STAGES; s++) {
         o->multiplier[s] = r->multiplier[s];
+        o->gradient[s] = r->gradient[s];
+    }
     o->multiplier_exact = q->multiplier_exact;
 }
 

@@ -56,8 +56,8 @@ struct train_request {
     /* Files or names: of all directions, and of each. */
     const char *multiplier, *multiplier_of[NET_STAGES];
     const char *multiplier_exact; /* layers; NULL: none */
-    int exact_gradients; /* 1: --multiplier is that of the forward pass alone */
-    double loss_scale;   /* 0: automatic */
+    int gradient;                 /* enum net_gradient */
+    double loss_scale;            /* 0: automatic */
     struct augment augment;
     bool no_shuffle;
     enum init_scheme init;
@@ -77,6 +77,7 @@ struct train_run {
     struct exchange *exchange; /* NULL: one process */
     struct device device;
     struct multiplier *multiplier[NET_STAGES]; /* NULL: exact products */
+    enum net_gradient gradient[NET_STAGES];
     struct tuner *tuner;
     char *kernels;  /* its choices as JSON, for checkpoints; NULL: none */
     char *graph;    /* the network as JSON, for checkpoints */

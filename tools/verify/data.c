@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "kernels/op.h"
+#include "kernels/table/product_slope.h"
 #include "kernels/quant/quant.h"
 #include "tools/verify/verify.h"
 
@@ -417,6 +418,13 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
                          rng_chance(rng, 2)
                              ? (double)rng_range(rng, -262144, 262144)
                              : (double)rng_range(rng, -300, 300));
+        return;
+    }
+    if (i == PRODUCT_TABLE_IN && product_slope_of(p)) {
+        for (int64_t at = 0; at < count; at++)
+            scalar_store(dtype, dense, at,
+                         pass == PASS_REAL ? 2 * rng_real(rng)
+                                           : (double)rng_range(rng, -2, 2));
         return;
     }
     if (i == PRODUCT_TABLE_IN && product_table_of(p)) {

@@ -18,6 +18,10 @@
  * operand outermost.  The sums of 64 terms are in single precision, and so is
  * their total.  Tasks do not depend on the number of threads, nor do the bits.
  *
+ * Gradients by derivatives (kernels/table/product_slope.h) go the same way;
+ * their table is kept with the operand q outermost, and a scalar and a column
+ * together have one operand that the derivatives are taken at.
+ *
  * Layers on integers of 8 bits (kernels/quant/quant.h) go the same way.  Lines
  * and scalars are codes, and the table, made anew for each run, holds
  * (x - x_zero) w + error: a row of 256 products a weight, then 0 for padding.
@@ -32,6 +36,7 @@
 #include "kernels/cpu/conv/dot_layer.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
+#include "kernels/table/product_slope.h"
 
 #define COLUMNS 64
 #define SCALARS 32
@@ -47,22 +52,27 @@ enum { X, W, BIAS, DY = 1 };
  * and one tap: at the sum of their bases and of what is_inside() adds. */
 struct place {
     int64_t base, at[3];
-    int64_t scalar;   /* its element of in[1] but for the scalar's channel */
-    int64_t out, add; /* of the output and the residual */
+    int64_t scalar; /* its element of in[1] but for the scalar's channel */
+    /* Of the output, the residual and the point of derivatives. */
+    int64_t out, add, point;
 };
 
 struct job {
     const struct kern_problem *p;
     const struct kern_args *args;
-    uint32_t *table; /* [in[1]'s index][in[0]'s index] */
-    int32_t *codes;  /* of integers, instead: [256][CODE_ROW] */
+    /* [in[1]'s index][in[0]'s index]; of derivatives, instead, slopes:
+     * [q's index][the point's index]. */
+    uint32_t *table;
+    float *slopes;
+    int gradient;   /* of derivatives: which of in[] is the gradient */
+    int32_t *codes; /* of integers, instead: [256][CODE_ROW] */
     int bits;
     int spatial;
     int64_t pixels, taps;    /* of one group */
     int64_t columns, terms;  /* the same in their roles */
     int64_t groups, scalars; /* scalars of a group */
     int64_t column_blocks, scalar_blocks;
-    const struct kern_tensor *pixel, *residual;
+    const struct kern_tensor *pixel, *residual, *point;
 };
 
 /* What a task works on. */
@@ -70,6 +80,7 @@ struct block {
     int64_t group, first_column, columns, first_scalar, scalars;
     struct place column[COLUMNS], term[TERMS];
     uint32_t line[TERMS][COLUMNS];   /* elements of in[0] */
+    uint64_t inside[TERMS];          /* a bit a column: no padding */
     bool odd[TERMS];                 /* a line has infinity or NaN */
     uint32_t scalar[SCALARS][TERMS]; /* elements of in[1] */
     float total[SCALARS][COLUMNS];
@@ -89,6 +100,7 @@ static struct place pixel_at(const struct job *j, int64_t i)
     const struct kern_problem *p = j->p;
     const struct kern_conv *c = &p->attr.conv;
     const struct kern_tensor *x = &p->in[X], *y = j->pixel, *r = j->residual;
+    const struct kern_tensor *o = is_wgrad(j) ? NULL : j->point;
     const bool dense = p->op == KERN_DENSE_FPROP;
     struct place at = {0};
 
@@ -99,6 +111,7 @@ static struct place pixel_at(const struct job *j, int64_t i)
         i /= y->dim[d];
         at.out += index * y->stride[d];
         at.add += r ? index * r->stride[d] : 0;
+        at.point += o ? index * o->stride[d] : 0;
         if (d == 0 || dense)
             at.base += index * x->stride[d];
         else if (p->op == KERN_CONV_TRANSPOSE_FPROP)
@@ -116,6 +129,7 @@ static struct place tap_at(const struct job *j, int64_t group, int64_t i)
     const struct kern_problem *p = j->p;
     const struct kern_tensor *w = is_wgrad(j) ? &p->out[0] : &p->in[W];
     const struct kern_tensor *x = &p->in[X], *r = j->residual;
+    const struct kern_tensor *o = is_wgrad(j) ? j->point : NULL;
     const bool transposed = p->op == KERN_CONV_TRANSPOSE_FPROP;
     const int channel = transposed ? 0 : 1;
     struct place at = {0};
@@ -126,9 +140,11 @@ static struct place tap_at(const struct job *j, int64_t group, int64_t i)
         at.at[d - 2] = index * p->attr.conv.dilation[d - 2];
         at.out += index * w->stride[d];
         at.add += r ? index * r->stride[d] : 0;
+        at.point += o ? index * o->stride[d] : 0;
     }
     at.out += i * w->stride[channel];
     at.add += r ? i * r->stride[channel] : 0;
+    at.point += o ? i * o->stride[channel] : 0;
     if (p->op == KERN_DENSE_FPROP) {
         at.base = i * x->stride[x->rank - 1];
     } else {
@@ -196,13 +212,14 @@ CPU_INLINE void add_line(const uint32_t *restrict row, int shift, uint32_t b,
     }
 }
 
-/* The same for any operands. */
+/* The same for any operands; columns that are not inside have no product. */
 static void add_odd_line(const uint32_t *row, int shift, uint32_t b,
-                         const uint32_t *v, float *sum)
+                         const uint32_t *v, uint64_t inside, float *sum)
 {
     for (int j = 0; j < COLUMNS; j++)
-        sum[j] += cpu_float_of(product_table_join(
-            v[j], b, row[(v[j] & PRODUCT_TABLE_FRACTION) >> shift]));
+        if (inside >> j & 1)
+            sum[j] += cpu_float_of(product_table_join(
+                v[j], b, row[(v[j] & PRODUCT_TABLE_FRACTION) >> shift]));
 }
 
 CPU_CLONES static void add_lines(const uint32_t *table, int bits,
@@ -219,13 +236,99 @@ CPU_CLONES static void add_lines(const uint32_t *table, int bits,
                 table +
                 ((size_t)((s & PRODUCT_TABLE_FRACTION) >> shift) << bits);
             if (b->odd[t] || exponent == PRODUCT_TABLE_EXPONENT)
-                add_odd_line(row, shift, s, b->line[t], sum);
+                add_odd_line(row, shift, s, b->line[t], b->inside[t], sum);
             else if (exponent != 0)
                 add_line(row, shift, s, b->line[t], sum);
         }
 #pragma omp simd
         for (int j = 0; j < COLUMNS; j++)
             b->total[i][j] += sum[j];
+    }
+}
+
+/* sum[j] += v[j] times the derivative by the scalar b, whose row is given, at
+ * the points of the indices o. */
+CPU_INLINE void add_slopes_of_scalar(const float *restrict row, uint32_t b,
+                                     const uint32_t *restrict v,
+                                     const uint32_t *restrict o,
+                                     float *restrict sum)
+{
+    const float scale = cpu_float_of(b & ~PRODUCT_TABLE_FRACTION);
+
+#pragma omp simd
+    for (int j = 0; j < COLUMNS; j++)
+        sum[j] += cpu_float_of(v[j]) * (row[o[j]] * scale);
+}
+
+/* sum[j] += the scalar b times the derivative by v[j]. */
+CPU_INLINE void add_slopes_of_line(const float *restrict table, int bits,
+                                   uint32_t b, const uint32_t *restrict v,
+                                   const uint32_t *restrict o,
+                                   float *restrict sum)
+{
+    const float g = cpu_float_of(b);
+
+#pragma omp simd
+    for (int j = 0; j < COLUMNS; j++) {
+        const uint32_t q = (v[j] & PRODUCT_TABLE_FRACTION) >> (23 - bits);
+        sum[j] += g * (table[q << bits | o[j]] *
+                       cpu_float_of(v[j] & ~PRODUCT_TABLE_FRACTION));
+    }
+}
+
+/* Either for any operands. */
+static void add_odd_slopes(const struct job *j, uint32_t b, const uint32_t *v,
+                           const uint32_t *o, uint64_t inside, float *sum)
+{
+    for (int k = 0; k < COLUMNS; k++) {
+        const uint32_t g = j->gradient ? b : v[k], q = j->gradient ? v[k] : b;
+        if (inside >> k & 1)
+            sum[k] += cpu_float_of(g) *
+                      product_slope(
+                          j->slopes[product_table_index(j->bits, q) << j->bits |
+                                    o[k]],
+                          q);
+    }
+}
+
+/* Indices of the points of scalar i. */
+static void find_points(const struct job *j, const struct block *b, int64_t i,
+                        uint32_t *o)
+{
+    const uint32_t *point = j->args->in[product_point_in(j->p)];
+    const int64_t k = b->group * j->scalars + b->first_scalar + i;
+    const int64_t at = k * j->point->stride[!is_wgrad(j)];
+
+    for (int64_t c = 0; c < COLUMNS; c++)
+        o[c] =
+            c < b->columns
+                ? product_table_index(j->bits, point[at + b->column[c].point])
+                : 0;
+}
+
+CPU_CLONES static void add_slopes(const struct job *j, struct block *b,
+                                  int64_t terms)
+{
+    for (int64_t i = 0; i < b->scalars; i++) {
+        uint32_t o[COLUMNS];
+        float sum[COLUMNS] = {0};
+        find_points(j, b, i, o);
+        for (int64_t t = 0; t < terms; t++) {
+            const uint32_t s = b->scalar[i][t];
+            if (b->odd[t] ||
+                (s & PRODUCT_TABLE_EXPONENT) == PRODUCT_TABLE_EXPONENT)
+                add_odd_slopes(j, s, b->line[t], o, b->inside[t], sum);
+            else if (j->gradient)
+                add_slopes_of_line(j->slopes, j->bits, s, b->line[t], o, sum);
+            else
+                add_slopes_of_scalar(
+                    j->slopes +
+                        ((size_t)product_table_index(j->bits, s) << j->bits),
+                    s, b->line[t], o, sum);
+        }
+#pragma omp simd
+        for (int k = 0; k < COLUMNS; k++)
+            b->total[i][k] += sum[k];
     }
 }
 
@@ -285,14 +388,15 @@ static void collect(const struct job *j, struct block *b, int64_t first,
         const struct place *term = &b->term[t];
         b->term[t] = place_at(j, b->group, wgrad, first + t);
         b->odd[t] = false;
+        b->inside[t] = 0;
         for (int64_t k = 0; k < COLUMNS; k++) {
             const struct place *column = &b->column[k];
             int64_t at;
-            b->line[t][k] =
-                k < b->columns && is_inside(j, wgrad ? term : column,
-                                            wgrad ? column : term, &at)
-                    ? element(x_type, x, at)
-                    : outside;
+            const bool inside =
+                k < b->columns &&
+                is_inside(j, wgrad ? term : column, wgrad ? column : term, &at);
+            b->line[t][k] = inside ? element(x_type, x, at) : outside;
+            b->inside[t] |= (uint64_t)inside << k;
             b->odd[t] = b->odd[t] || (b->line[t][k] & PRODUCT_TABLE_EXPONENT) ==
                                          PRODUCT_TABLE_EXPONENT;
         }
@@ -417,6 +521,8 @@ static void task(void *context, int64_t i)
         collect(j, &b, t, terms);
         if (j->codes)
             add_codes(j->codes, &b, terms);
+        else if (j->slopes)
+            add_slopes(j, &b, terms);
         else
             add_lines(j->table, j->bits, &b, terms);
     }
@@ -445,6 +551,7 @@ static void describe(struct job *j)
     const int residual = kern_op_residual(p->op);
 
     j->residual = kern_problem_in(p, residual);
+    j->point = product_slope_of(p) ? &p->in[product_point_in(p)] : NULL;
     j->pixel = wgrad ? &p->in[DY] : y;
     j->groups = dense ? 1 : p->attr.conv.groups;
     j->spatial = dense ? 0 : y->rank - 2;
@@ -460,12 +567,11 @@ static void describe(struct job *j)
     j->scalar_blocks = (j->scalars + SCALARS - 1) / SCALARS;
 }
 
-/* The table with the second operand outermost. */
-static void turn_table(struct job *j)
+/* The table with the second operand outermost, or that of derivatives. */
+static void turn_table(struct job *j, uint32_t *to)
 {
     const struct kern_tensor *t = product_table_of(j->p);
     const uint32_t *from = j->args->in[PRODUCT_TABLE_IN];
-    uint32_t *to = j->table;
 
     for (int64_t b = 0; b < t->dim[1]; b++)
         for (int64_t a = 0; a < t->dim[0]; a++)
@@ -532,14 +638,20 @@ KERN_FUNCTIONS(conv_8bit_cpu_table) = {
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
-    struct job j = {.p = &e->problem, .args = args, .table = args->workspace};
+    struct job j = {.p = &e->problem, .args = args};
 
     (void)err;
     if (kern_tensor_count(&e->problem.out[0]) == 0)
         return 0;
     j.bits = product_table_bits_of(product_table_of(&e->problem));
     describe(&j);
-    turn_table(&j);
+    turn_table(&j, args->workspace);
+    if (product_slope_of(&e->problem)) {
+        j.slopes = args->workspace;
+        j.gradient = product_slope_gradient(&e->problem);
+    } else {
+        j.table = args->workspace;
+    }
     kern_cpu_each(cpu_threads_of(e),
                   j.groups * j.column_blocks * j.scalar_blocks, task, &j);
     return 0;
@@ -560,8 +672,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     (void)d;
     if (!product_table_of(p))
         return error_set(why, INFER_EUNSUPPORTED, "takes a table of products");
-    for (int i = 0; i < PRODUCT_TABLE_IN; i++)
-        if (kern_problem_in(p, i) && !cpu_is_f32(&p->in[i]))
+    for (int i = 0; i < p->n_in; i++)
+        if (i != PRODUCT_TABLE_IN && kern_problem_in(p, i) &&
+            !cpu_is_f32(&p->in[i]))
             return error_set(why, INFER_EUNSUPPORTED, "takes F32");
     if (!cpu_is_f32(&p->out[0]) || p->n_out > 1)
         return error_set(why, INFER_EUNSUPPORTED, "gives one output, F32");

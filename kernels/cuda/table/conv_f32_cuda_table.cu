@@ -285,6 +285,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     (void)d;
     if (!product_table_of(p))
         return error_set(why, INFER_EUNSUPPORTED, "takes a table of products");
+    if (product_table_of(p)->dtype != INFER_U32)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes products, no derivatives of them");
     for (int i = 0; i < p->n_in; i++) {
         const struct kern_tensor *t = kern_problem_in(p, i);
         const bool bias = i == 2 && !wgrad;

@@ -58,6 +58,19 @@ static void store_row(const struct ref_conv *v, int64_t n, int64_t k,
     }
 }
 
+/* Finds the row of operands that derivatives are taken at. */
+static void find_points(struct ref_conv *v, int64_t n, int64_t k, int64_t od,
+                        int64_t oh)
+{
+    const struct kern_tensor *t = &v->p->in[product_point_in(v->p)];
+    const int64_t at[2] = {od, oh};
+
+    v->point = n * t->stride[0] + k * t->stride[1];
+    for (int i = 2; i < t->rank - 1; i++)
+        v->point += at[4 + i - 1 - t->rank] * t->stride[i];
+    v->point_step = t->stride[t->rank - 1];
+}
+
 void ref_conv_run(const struct kern_exec *e, const struct kern_args *args,
                   ref_conv_fn *add_row)
 {
@@ -74,6 +87,8 @@ void ref_conv_run(const struct kern_exec *e, const struct kern_args *args,
             for (int64_t od = 0; od < v.w.out[0]; od++)
                 for (int64_t oh = 0; oh < v.w.out[1]; oh++) {
                     memset(v.sum, 0, (size_t)v.w.out[2] * sizeof(*v.sum));
+                    if (v.table.slope)
+                        find_points(&v, n, k, od, oh);
                     add_row(&v, n, k, od, oh);
                     store_row(&v, n, k, od, oh);
                 }

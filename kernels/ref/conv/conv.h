@@ -12,7 +12,8 @@ struct ref_conv {
     const struct kern_args *args;
     struct ref_window w;
     struct ref_table table;
-    double *sum; /* one a column of y: the workspace */
+    double *sum;               /* one a column of y: the workspace */
+    int64_t point, point_step; /* of the row, where table.slope is there */
 };
 
 /* Adds to the sums, which are zero, all that makes the row (od, oh) of channel

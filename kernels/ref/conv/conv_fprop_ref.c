@@ -29,6 +29,18 @@ static void take_zero(const struct ref_conv *v, int64_t f, int64_t lo,
         v->sum[i] -= share;
 }
 
+/* Adds one tap of a channel by the derivatives: outputs lo to hi - 1, the first
+ * of which reads the input at x, the others `step` apart. */
+static void add_slopes(const struct ref_conv *v, double weight, int64_t x,
+                       int64_t step, int64_t lo, int64_t hi)
+{
+    for (int64_t i = lo; i < hi; i++)
+        v->sum[i] += ref_slope(
+            &v->table,
+            ref_load(v->p->in[0].dtype, v->args->in[0], x + (i - lo) * step),
+            weight, ref_point(v->p, v->args, v->point + i * v->point_step));
+}
+
 /* Adds one tap of all channels to the sums; x, f and s are the offsets of its
  * first element in the input's row, in the weights and in the factors. */
 static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f,
@@ -42,7 +54,11 @@ static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f,
 
     ref_window_range(w, 2, r, w->in[2], w->out[2], &lo, &hi);
     const int64_t column = lo * w->step[2] + r * w->dilation[2] - w->pad[2];
-    for (int64_t c = 0; c < weights->dim[1] && lo < hi; c++)
+    for (int64_t c = 0; c < weights->dim[1] && v->table.slope; c++)
+        add_slopes(v, weight(v, f + c * weights->stride[1], 0),
+                   x + c * in->stride[1] + column * w->x_stride[2],
+                   w->step[2] * w->x_stride[2], lo, hi);
+    for (int64_t c = 0; c < weights->dim[1] && lo < hi && !v->table.slope; c++)
         ref_add_products(&v->table, v->sum + lo,
                          weight(v, f + c * weights->stride[1], s + c * step),
                          in->dtype, v->args->in[0],

@@ -27,9 +27,14 @@ static void add_window_row(const struct ref_conv *v, int64_t x, int64_t f)
         for (int64_t i = lo; i < hi; i++) {
             const double dy = ref_load(p->in[0].dtype, v->args->in[0],
                                        x + i * w->x_stride[2]);
-            v->sum[i * w->step[2] + r * w->dilation[2] - w->pad[2]] +=
+            const int64_t to = i * w->step[2] + r * w->dilation[2] - w->pad[2];
+            v->sum[to] +=
                 v->table.entry ? ref_product(&v->table, dy, factor)
-                               : factor * dy;
+                : v->table.slope
+                    ? ref_slope(
+                          &v->table, dy, factor,
+                          ref_point(p, v->args, v->point + to * v->point_step))
+                    : factor * dy;
         }
     }
 }

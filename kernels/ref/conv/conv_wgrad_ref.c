@@ -9,7 +9,22 @@ struct wgrad {
     const struct kern_args *args;
     struct ref_window w;
     struct ref_table table;
+    float point; /* of the weight, where table.slope is there */
 };
+
+/* A row's sum by the derivatives; x and y are the offsets of its first
+ * elements, sx and sy the steps. */
+static double sum_slopes(const struct wgrad *v, int64_t x, int64_t sx,
+                         int64_t y, int64_t sy, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += ref_slope(
+            &v->table, ref_load(v->p->in[0].dtype, v->args->in[0], x + i * sx),
+            ref_load(v->p->in[1].dtype, v->args->in[1], y + i * sy), v->point);
+    return sum;
+}
 
 /* Products along one row of dy; x and y are the offsets of the rows. */
 static double sum_row(const struct wgrad *v, int64_t r, int64_t x, int64_t y)
@@ -23,6 +38,9 @@ static double sum_row(const struct wgrad *v, int64_t r, int64_t x, int64_t y)
         return 0;
     x += ref_window_tap(w, 2, lo, r) * w->x_stride[2];
     y += lo * w->y_stride[2];
+    if (v->table.slope)
+        return sum_slopes(v, x, w->step[2] * w->x_stride[2], y, w->y_stride[2],
+                          hi - lo);
     return ref_dot_products(
         &v->table, in->dtype,
         (const char *)v->args->in[0] + x * (int64_t)infer_dtype_size(in->dtype),
@@ -78,6 +96,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct kern_problem *p = &e->problem;
     const struct kern_tensor *dw = &p->out[0];
     const struct kern_tensor *residual = kern_problem_in(p, 2);
+    const bool slopes = product_slope_of(p) != NULL;
     struct kern_problem fprop = *p;
     struct wgrad v = {.p = p, .args = args, .table = ref_table_of(p, args)};
     struct ref_walk walk;
@@ -92,10 +111,15 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     ref_walk_add(&walk, dw);
     if (residual)
         ref_walk_add(&walk, residual);
-    for (; !walk.done; ref_walk_next(&walk))
+    if (slopes)
+        ref_walk_add(&walk, &p->in[product_point_in(p)]);
+    for (; !walk.done; ref_walk_next(&walk)) {
+        if (slopes)
+            v.point = ref_point(p, args, walk.offset[residual ? 2 : 1]);
         ref_store(dw->dtype, args->out[0], walk.offset[0],
                   sum_weight(&v, walk.index) +
                       ref_optional(residual, args->in[2], walk.offset[1], 0));
+    }
     return 0;
 }
 

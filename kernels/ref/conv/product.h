@@ -4,14 +4,17 @@
 #ifndef KERNELS_REF_CONV_PRODUCT_H
 #define KERNELS_REF_CONV_PRODUCT_H
 
-#include "kernels/base/product_table.h"
+#include "kernels/table/product_slope.h"
 #include "kernels/ref/ref.h"
 
-/* A problem's table of products; entry is NULL if it has none. */
+/* A problem's table, of products or of derivatives; entry and slope are NULL if
+ * it has none. */
 struct ref_table {
     const uint32_t *entry;
+    const float *slope;
     int bits;
     int64_t row, column; /* strides */
+    int gradient;        /* of slope: which operand is the gradient */
 };
 
 static inline struct ref_table ref_table_of(const struct kern_problem *p,
@@ -21,9 +24,36 @@ static inline struct ref_table ref_table_of(const struct kern_problem *p,
 
     if (!t || t->dtype == INFER_I32) /* errors of integers: quantised.h */
         return (struct ref_table){.entry = NULL};
-    return (struct ref_table){args->in[PRODUCT_TABLE_IN],
-                              product_table_bits_of(t), t->stride[0],
-                              t->stride[1]};
+    const bool slopes = t->dtype == INFER_F32;
+    return (struct ref_table){slopes ? NULL : args->in[PRODUCT_TABLE_IN],
+                              slopes ? args->in[PRODUCT_TABLE_IN] : NULL,
+                              product_table_bits_of(t),
+                              t->stride[0],
+                              t->stride[1],
+                              product_slope_gradient(p)};
+}
+
+/* Element i of the operands that derivatives are taken at. */
+static inline float ref_point(const struct kern_problem *p,
+                              const struct kern_args *args, int64_t i)
+{
+    return ((const float *)args->in[product_point_in(p)])[i];
+}
+
+/* a times the derivative at the point with respect to it, or b times that; a is
+ * an element of in[0], b one of in[1]. */
+static inline double ref_slope(const struct ref_table *t, double a, double b,
+                               float point)
+{
+    const float g = (float)(t->gradient ? b : a);
+    const float q = (float)(t->gradient ? a : b);
+    uint32_t i, k;
+
+    memcpy(&i, &point, sizeof i);
+    memcpy(&k, &q, sizeof k);
+    const int64_t at = product_table_index(t->bits, i) * t->row +
+                       product_table_index(t->bits, k) * t->column;
+    return (double)(g * product_slope(t->slope[at], k));
 }
 
 /* a is an element of in[0], b one of in[1]. */

@@ -85,6 +85,14 @@ enum net_stage {
 };
 extern const char *const net_stage_names[];
 
+/* What gradients through an approximate multiplier are computed by. */
+enum net_gradient {
+    NET_BY_PRODUCTS,       /* its own */
+    NET_BY_EXACT_PRODUCTS, /* straight through */
+    NET_BY_SLOPES,         /* a regression's (kernels/table/product_slope.h) */
+    NET_BY_DERIVATIVES
+};
+
 /* What a step exchanges with the other processes of the run; such a step
  * launches no kernel. */
 enum net_transfer {
@@ -139,6 +147,7 @@ struct net_options {
      * NET_WGRAD: of floating point, NULL for exact products.  Read while the
      * network is made. */
     const struct multiplier *multiplier[NET_STAGES];
+    enum net_gradient gradient[NET_STAGES]; /* what the multiplier gives */
     const char *multiplier_exact; /* layers that do without; NULL: none */
 };
 
@@ -392,8 +401,12 @@ struct view net_operand(const struct net *n, int list, int value, bool matrix);
 /* Gives constants of the graph their views. */
 void net_constants(struct net *n);
 /* Gives the tables of the multipliers their views; those of
- * multiplier_by_columns() as problems read them. */
+ * multiplier_by_columns() and multiplier_slopes() as problems read them. */
 void net_products(struct net *n);
+/* Input i of a gradient becomes the point of its derivatives
+ * (kernels/table/product_slope.h), where the layer's gradient has such. */
+void net_set_point(const struct net *n, struct net_launch *e, int i,
+                   const struct view *point);
 /* v, whose last dimension is the columns, as rows, columns, 1, 1. A dense layer
  * is a 1x1 convolution of one pixel with net_pixel_conv()'s attributes. */
 struct view net_as_pixels(struct net *n, const struct graph_node *node,

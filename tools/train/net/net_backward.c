@@ -118,6 +118,8 @@ void net_bwd_weights(const struct lowering *b, const struct net_product *p)
     view_reshape(&dw, p->w.t.rank, p->w.t.dim, &e.out[0]);
     if (add)
         e.in[2] = e.out[0];
+    net_set_point(b->n, &e,
+                  p->turned ? PRODUCT_POINT_FIRST_IN : PRODUCT_POINT_IN, &p->w);
     net_launch(b->n, &e);
 }
 
@@ -137,6 +139,7 @@ static void conv(const struct lowering *b)
         return;
     e.in[0] = p.dz;
     e.in[1] = p.w;
+    net_set_point(b->n, &e, PRODUCT_POINT_IN, &p.x);
     net_bwd_dx(b, &e, 3);
 }
 
@@ -165,6 +168,7 @@ static void dense(const struct lowering *b)
     e.out[0] = net_as_pixels(b->n, b->node, &dx);
     if (add)
         e.in[3] = e.out[0];
+    net_set_point(b->n, &e, PRODUCT_POINT_IN, &p.x);
     net_launch(b->n, &e);
 }
 

@@ -229,7 +229,8 @@ void net_bwd_conv_transpose(const struct lowering *b)
     const struct net_product p = {.attr = e.p.attr.conv,
                                   .x = b->dy,
                                   .w = input(b, 1, true),
-                                  .dz = input(b, 0, false)};
+                                  .dz = input(b, 0, false),
+                                  .turned = true};
 
     net_bwd_bias(b, 1);
     net_bwd_weights(b, &p);
@@ -237,5 +238,6 @@ void net_bwd_conv_transpose(const struct lowering *b)
         return;
     e.in[0] = b->dy;
     e.in[1] = p.w;
+    net_set_point(b->n, &e, PRODUCT_POINT_IN, &p.dz);
     net_bwd_dx(b, &e, 3);
 }

@@ -177,7 +177,8 @@ static void add_multiplier(const struct net *n, struct net_launch *e)
         (e->where.node >= 0 && n->exact_layers[e->where.node]))
         return;
     e->in[PRODUCT_TABLE_IN] = *products;
-    if (e->p.op == KERN_CONV_WGRAD && e->where.node >= 0 &&
+    if (t->dtype == INFER_U32 && e->p.op == KERN_CONV_WGRAD &&
+        e->where.node >= 0 &&
         n->g->node[e->where.node].op == GRAPH_CONV_TRANSPOSE) {
         t->stride[0] = products->t.stride[1];
         t->stride[1] = products->t.stride[0];

@@ -144,15 +144,23 @@ static int upload_products(struct net *n, struct infer_error *err)
 
     for (int s = 0; rc == 0 && s < NET_STAGES; s++) {
         const struct multiplier *m = n->options.multiplier[s];
+        const enum net_gradient way = n->options.gradient[s];
         uint32_t *entry = NULL;
+        float *slope = NULL;
 
         if (!m)
             continue;
-        rc = multiplier_by_columns(m, err, &entry);
+        if (way == NET_BY_PRODUCTS)
+            rc = multiplier_by_columns(m, err, &entry);
+        else
+            rc = multiplier_slopes(m, way == NET_BY_DERIVATIVES, s == NET_WGRAD,
+                                   err, &slope);
         if (rc == 0)
-            rc = d->ops->copy_in(d, net_at(n, &n->products[s]), entry,
+            rc = d->ops->copy_in(d, net_at(n, &n->products[s]),
+                                 slope ? (void *)slope : entry,
                                  4 * multiplier_entries(m), err);
         free(entry);
+        free(slope);
     }
     return rc;
 }

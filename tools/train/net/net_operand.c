@@ -60,10 +60,22 @@ void net_products(struct net *n)
         if (!m)
             continue;
         const int64_t side = INT64_C(1) << m->bits, dim[2] = {side, side};
+        if (n->options.gradient[s] != NET_BY_PRODUCTS) {
+            *v = net_tensor(n, NET_FIXED, INFER_F32, 2, dim, KERN_NCHW);
+            continue;
+        }
         *v = net_tensor(n, NET_FIXED, INFER_U32, 2, dim, KERN_NCHW);
         v->t.stride[0] = 1;
         v->t.stride[1] = side;
     }
+}
+
+void net_set_point(const struct net *n, struct net_launch *e, int i,
+                   const struct view *point)
+{
+    if (n->products[e->where.stage].t.dtype == INFER_F32 &&
+        !n->exact_layers[e->where.node])
+        e->in[i] = *point;
 }
 
 /* ---- other dims ---------------------------------------------------- */

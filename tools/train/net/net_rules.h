@@ -4,6 +4,7 @@
 #ifndef TOOLS_TRAIN_NET_NET_RULES_H
 #define TOOLS_TRAIN_NET_NET_RULES_H
 
+#include "kernels/table/product_slope.h"
 #include "tools/train/net/net.h"
 
 struct lowering {
@@ -101,7 +102,8 @@ void net_bwd_bias(const struct lowering *b, int channel_axis);
 struct net_product {
     struct kern_conv attr;
     struct view x, w, dz;
-    bool side; /* wgrad may run on the side stream */
+    bool side;   /* wgrad may run on the side stream */
+    bool turned; /* x is the gradient, dz the input: a transposed convolution */
 };
 void net_bwd_weights(const struct lowering *b, const struct net_product *p);
 

@@ -24,6 +24,9 @@ enum study_direction {
     STUDY_FORWARD,
     STUDY_DGRAD,
     STUDY_WGRAD,
+    /* Forward, and gradients by its products' regression or derivatives. */
+    STUDY_SLOPE,
+    STUDY_DERIVATIVE,
     STUDY_FINE_TUNE, /* all, from the weights of the exact run on */
     STUDY_INFERENCE, /* forward, the weights of the exact run unchanged */
     STUDY_DIRECTIONS

@@ -14,7 +14,8 @@
 #define MAX_RUNS 10000
 
 const char *const study_directions[STUDY_DIRECTIONS] = {
-    "exact", "all", "forward", "dgrad", "wgrad", "fine-tune", "inference"};
+    "exact", "all",        "forward",   "dgrad",    "wgrad",
+    "slope", "derivative", "fine-tune", "inference"};
 
 /* ---- the file ------------------------------------------------------ */
 
@@ -123,7 +124,7 @@ static int direction_of(const char *word, struct infer_error *err)
             return d;
     return error_set(err, INFER_EFORMAT,
                      "direction '%s': there are all, forward, dgrad, wgrad, "
-                     "fine-tune and inference",
+                     "slope, derivative, fine-tune and inference",
                      word);
 }
 
@@ -218,6 +219,8 @@ static cJSON *make_command(const cJSON *json, const cJSON *network,
         [STUDY_FORWARD] = "--multiplier-forward=",
         [STUDY_DGRAD] = "--multiplier-dgrad=",
         [STUDY_WGRAD] = "--multiplier-wgrad=",
+        [STUDY_SLOPE] = "--multiplier=",
+        [STUDY_DERIVATIVE] = "--multiplier=",
         [STUDY_FINE_TUNE] = "--multiplier=",
         [STUDY_INFERENCE] = "--multiplier-forward="};
     const bool starts =
@@ -235,6 +238,9 @@ static cJSON *make_command(const cJSON *json, const cJSON *network,
     good = good && add(c, "--arch=", r->arch) &&
            add(c, "--data=", json_string(network, "data")) &&
            add(c, "--seed=", seed);
+    if (r->direction == STUDY_SLOPE || r->direction == STUDY_DERIVATIVE)
+        good = good &&
+               add(c, "--multiplier-gradient=", study_directions[r->direction]);
     if (r->direction != STUDY_EXACT)
         good = good && add(c, option[r->direction], r->multiplier);
     if (starts)
