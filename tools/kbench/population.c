@@ -73,11 +73,8 @@ static int read_lines(FILE *f, const struct kb_figures *start,
         line[n] = '\0';
         if (rc == 0 && line[0] != '#' && line[strspn(line, " \t")] != '\0')
             rc = add_line(all, line, start, err);
-        if (rc < 0) {
-            char place[32];
-            snprintf(place, sizeof(place), "line %d", at);
-            error_prefix(err, place);
-        }
+        if (rc < 0)
+            error_prefix(err, "line %d", at);
     }
     if (rc == 0 && ferror(f))
         rc = error_set(err, INFER_EIO, "%s", strerror(errno));
@@ -94,7 +91,7 @@ static int read_file(const char *path, const struct kb_figures *start,
     const int rc = read_lines(f, start, all, err);
     fclose(f);
     if (rc < 0)
-        error_prefix(err, path);
+        error_prefix(err, "%s", path);
     return rc;
 }
 
