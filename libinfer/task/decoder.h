@@ -10,6 +10,7 @@ struct box_list {
     struct task_boxes boxes;
     int capacity;
     float score; /* least score that is kept */
+    bool chosen; /* the network has dropped overlapping boxes itself */
     int rc;
 };
 
@@ -21,6 +22,12 @@ void box_corners(struct task_box *b, double left, double top, double right,
                  double bottom);
 void box_centred(struct task_box *b, double x, double y, double width,
                  double height);
+
+/* Sets the sides of a turned box to go round its corners. */
+void box_around(struct task_box *b);
+/* The prototypes of a box's mask; false where it has none. */
+bool box_prototypes(const struct task_outputs *o, const struct task_box *b,
+                    struct task_entry *e);
 
 struct task_decoder {
     const char *name;
@@ -44,7 +51,12 @@ double entry_at(const struct task_entry *e, int64_t i);
  * *value.  NaN is never the largest. */
 int entry_best(const struct task_entry *e, int64_t first, int64_t step,
                int64_t n, double *value);
+/* The class that an output names as a number; 0 for what is none. */
+int class_of(double x);
 double sigmoid(double x);
+/* Whether n is the number of cells of a detector's grids over the input: one
+ * grid a stride, strides from 4, 8 or 16 to 32, or from 4 or 8 to 64. */
+bool cells_fit(const struct task_outputs *o, int64_t n);
 
 #define DECODER(name, suppress, score, text)                                   \
     bool name##_fits(const struct task_outputs *o);                            \

@@ -18,18 +18,24 @@
 /* Largest coordinate of a relative box; in pixels it would be no box. */
 #define RELATIVE 2.0
 
-/* Cells of the grids of strides 8, 16, 32 (and 64 if `grids` is 4) over the
- * input; 0 if a side is no multiple of the largest stride. */
-static int64_t cells(const struct task_outputs *o, int grids)
+/* Cells of the grids of strides `first`, 2 * first, ... `last` over the input;
+ * 0 if a side is no multiple of the largest stride. */
+static int64_t cells(const struct task_outputs *o, int first, int last)
 {
     int64_t n = 0;
 
-    for (int i = 0, stride = 8; i < grids; i++, stride *= 2) {
-        if (o->width % stride || o->height % stride)
-            return 0;
+    if (o->width % last || o->height % last)
+        return 0;
+    for (int stride = first; stride <= last; stride *= 2)
         n += (o->width / stride) * (o->height / stride);
-    }
     return n;
+}
+
+bool cells_fit(const struct task_outputs *o, int64_t n)
+{
+    return n > 0 && (n == cells(o, 8, 32) || n == cells(o, 8, 64) ||
+                     n == cells(o, 4, 32) || n == cells(o, 4, 64) ||
+                     n == cells(o, 16, 32));
 }
 
 /* The only output as rows and columns. */
@@ -45,8 +51,8 @@ bool yolov5_fits(const struct task_outputs *o)
 {
     struct task_entry e;
 
-    return single(o, &e) && e.dim[1] > 5 &&
-           (e.dim[0] == 3 * cells(o, 3) || e.dim[0] == 3 * cells(o, 4));
+    return single(o, &e) && e.dim[1] > 5 && e.dim[0] % 3 == 0 &&
+           cells_fit(o, e.dim[0] / 3);
 }
 
 /* x y width height objectness classes..., in pixels. */
@@ -72,8 +78,7 @@ bool yolov8_fits(const struct task_outputs *o)
 {
     struct task_entry e;
 
-    return single(o, &e) && e.dim[0] > 4 &&
-           (e.dim[1] == cells(o, 3) || e.dim[1] == cells(o, 4));
+    return single(o, &e) && e.dim[0] > 4 && cells_fit(o, e.dim[1]);
 }
 
 /* Columns of x y width height classes..., in pixels. */
@@ -101,7 +106,7 @@ bool yolox_fits(const struct task_outputs *o)
 {
     struct task_entry e;
 
-    return single(o, &e) && e.dim[1] > 5 && e.dim[0] == cells(o, 3);
+    return single(o, &e) && e.dim[1] > 5 && e.dim[0] == cells(o, 8, 32);
 }
 
 /* Offsets in cells, logarithms of sides in cells, objectness, classes. */
@@ -110,7 +115,7 @@ bool yolox_decode(const struct task_outputs *o, struct box_list *list)
     struct task_entry e;
     int64_t row = 0;
 
-    if (!single(o, &e) || e.dim[1] < 6 || e.dim[0] != cells(o, 3))
+    if (!single(o, &e) || e.dim[1] < 6 || e.dim[0] != cells(o, 8, 32))
         return false;
     for (int stride = 8; stride <= 32; stride *= 2)
         for (int64_t y = 0; y < o->height / stride; y++)
@@ -147,10 +152,8 @@ bool end2end_decode(const struct task_outputs *o, struct box_list *list)
     if (!single(o, &e) || e.dim[1] != 6)
         return false;
     for (int64_t i = 0, at = 0; i < e.dim[0]; i++, at += 6) {
-        const double label = entry_at(&e, at + 5);
         struct task_box *b =
-            box_add(list, entry_at(&e, at + 4),
-                    label >= 0 && label < 1e6 ? (int)label : 0);
+            box_add(list, entry_at(&e, at + 4), class_of(entry_at(&e, at + 5)));
 
         if (b)
             box_corners(b, entry_at(&e, at), entry_at(&e, at + 1),
@@ -169,19 +172,27 @@ bool rtdetr_fits(const struct task_outputs *o)
            (e.dim[0] == 100 || e.dim[0] == 300 || e.dim[0] == 900);
 }
 
-/* Relative x y width height, classes... */
+/* Relative x y width height, then a score for each class; of the detail
+ * "chosen" the best score and its class. */
 bool rtdetr_decode(const struct task_outputs *o, struct box_list *list)
 {
+    const bool chosen = o->detail && strcmp(o->detail, "chosen") == 0;
+    const double w = (double)o->width, h = (double)o->height;
     struct task_entry e;
 
-    if (!single(o, &e) || e.dim[1] < 5)
+    if (!single(o, &e) || e.dim[1] < 5 || (chosen && e.dim[1] != 6) ||
+        (o->detail && !chosen))
         return false;
     for (int64_t i = 0, at = 0; i < e.dim[0]; i++, at += e.dim[1]) {
         double best;
-        const int label = entry_best(&e, at + 4, 1, e.dim[1] - 4, &best);
-        struct task_box *b = box_add(list, best, label);
-        const double w = (double)o->width, h = (double)o->height;
+        int label = entry_best(&e, at + 4, 1, e.dim[1] - 4, &best);
+        struct task_box *b;
 
+        if (chosen) {
+            best = entry_at(&e, at + 4);
+            label = class_of(entry_at(&e, at + 5));
+        }
+        b = box_add(list, best, label);
         if (b)
             box_centred(b, entry_at(&e, at) * w, entry_at(&e, at + 1) * h,
                         entry_at(&e, at + 2) * w, entry_at(&e, at + 3) * h);

@@ -73,6 +73,11 @@ int entry_best(const struct task_entry *e, int64_t first, int64_t step,
     return best;
 }
 
+int class_of(double x)
+{
+    return x >= 0 && x < 1e6 ? (int)x : 0;
+}
+
 double sigmoid(double x)
 {
     return 1 / (1 + exp(-x));
@@ -119,8 +124,23 @@ void box_centred(struct task_box *b, double x, double y, double width,
                 y + height / 2);
 }
 
+void box_around(struct task_box *b)
+{
+    box_corners(b, b->corner[0][0], b->corner[0][1], b->corner[0][0],
+                b->corner[0][1]);
+    for (int k = 1; k < 4; k++) {
+        b->left = fminf(b->left, b->corner[k][0]);
+        b->right = fmaxf(b->right, b->corner[k][0]);
+        b->top = fminf(b->top, b->corner[k][1]);
+        b->bottom = fmaxf(b->bottom, b->corner[k][1]);
+    }
+}
+
 static bool is_finite(const struct task_box *b)
 {
+    for (int k = 0; b->turned && k < 4; k++)
+        if (!isfinite(b->corner[k][0]) || !isfinite(b->corner[k][1]))
+            return false;
     return isfinite(b->left) && isfinite(b->top) && isfinite(b->right) &&
            isfinite(b->bottom);
 }
@@ -158,22 +178,84 @@ static double overlap(const struct task_box *a, const struct task_box *b)
     return all > 0 ? common / all : 0;
 }
 
-/* Greedy non-maximum suppression within each class. */
+/* A turned box as a Gaussian of the same mean and covariance. */
+struct gaussian {
+    double x, y;
+    double xx, yy, xy; /* covariance */
+};
+
+static struct gaussian gaussian_of(const struct task_box *b)
+{
+    const double u[2] = {b->corner[1][0] - b->corner[0][0],
+                         b->corner[1][1] - b->corner[0][1]};
+    const double v[2] = {b->corner[2][0] - b->corner[1][0],
+                         b->corner[2][1] - b->corner[1][1]};
+
+    return (struct gaussian){
+        .x = 0.5 * (b->corner[0][0] + b->corner[2][0]),
+        .y = 0.5 * (b->corner[0][1] + b->corner[2][1]),
+        .xx = (u[0] * u[0] + v[0] * v[0]) / 12,
+        .yy = (u[1] * u[1] + v[1] * v[1]) / 12,
+        .xy = (u[0] * u[1] + v[0] * v[1]) / 12,
+    };
+}
+
+/* 1 - the Hellinger distance of two turned boxes (ProbIoU, arXiv 2106.06072),
+ * as Ultralytics suppresses them. */
+static double overlap_turned(const struct task_box *a, const struct task_box *b)
+{
+    const double tiny = 1e-7;
+    const struct gaussian p = gaussian_of(a), q = gaussian_of(b);
+    const double xx = p.xx + q.xx, yy = p.yy + q.yy, xy = p.xy + q.xy;
+    const double dx = p.x - q.x, dy = p.y - q.y;
+    const double det = xx * yy - xy * xy;
+    const double own =
+        fmax(p.xx * p.yy - p.xy * p.xy, 0) * fmax(q.xx * q.yy - q.xy * q.xy, 0);
+    const double far =
+        (xx * dy * dy + yy * dx * dx - 2 * xy * dx * dy) / (det + tiny) / 4;
+    const double unlike = log(det / (4 * sqrt(own) + tiny) + tiny) / 2;
+    const double distance = fmin(fmax(far + unlike, tiny), 100);
+
+    return 1 - sqrt(1 - exp(-distance) + tiny);
+}
+
+/* True if box i overlaps an earlier one of its class, of which `kept` have been
+ * moved to the front. */
+static bool is_covered(const struct task_boxes *b, int i, int kept, double iou)
+{
+    for (int k = 0; k < kept; k++)
+        if (b->box[k].label == b->box[i].label &&
+            overlap(&b->box[k], &b->box[i]) > iou)
+            return true;
+    return false;
+}
+
+/* Of turned boxes those that are dropped drop others, too. */
+static bool is_covered_turned(const struct task_boxes *b, int i, double iou)
+{
+    for (int k = 0; k < i; k++)
+        if (b->box[k].label == b->box[i].label &&
+            overlap_turned(&b->box[k], &b->box[i]) > iou)
+            return true;
+    return false;
+}
+
+/* Greedy non-maximum suppression within each class; of turned boxes the kind
+ * without order (Ultralytics' fast_nms). */
 static void suppress(struct task_boxes *b, double iou)
 {
     int kept = 0;
 
     if (b->count > MAX_BOXES)
         b->count = MAX_BOXES;
-    for (int i = 0; i < b->count; i++) {
-        bool good = true;
-
-        for (int k = 0; good && k < kept; k++)
-            good = b->box[k].label != b->box[i].label ||
-                   overlap(&b->box[k], &b->box[i]) <= iou;
-        if (good)
+    /* From the last on, so that the earlier ones still stand. */
+    for (int i = b->count - 1; i >= 0 && b->box[i].turned; i--)
+        if (is_covered_turned(b, i, iou))
+            b->box[i].score = -1;
+    for (int i = 0; i < b->count; i++)
+        if (b->box[i].turned ? b->box[i].score >= 0
+                             : !is_covered(b, i, kept, iou))
             b->box[kept++] = b->box[i];
-    }
     b->count = kept;
 }
 
@@ -205,7 +287,7 @@ int task_detect(const struct task *task, const struct task_outputs *o,
     list.boxes.count = kept;
     if (kept > 0)
         qsort(list.boxes.box, (size_t)kept, sizeof *list.boxes.box, by_score);
-    if (d->suppress)
+    if (d->suppress && !list.chosen)
         suppress(&list.boxes, limits->iou);
     *out = list.boxes;
     return INFER_OK;
@@ -226,6 +308,10 @@ void task_place(const struct preprocess_window *w,
         b->right = cut((b->right + w->left) * w->per_x, picture->width);
         b->top = cut((b->top + w->top) * w->per_y, picture->height);
         b->bottom = cut((b->bottom + w->top) * w->per_y, picture->height);
+        for (int k = 0; b->turned && k < 4; k++) {
+            b->corner[k][0] = (float)((b->corner[k][0] + w->left) * w->per_x);
+            b->corner[k][1] = (float)((b->corner[k][1] + w->top) * w->per_y);
+        }
         for (int k = 0; k < b->n_points; k++) {
             b->point[k][0] = (float)((b->point[k][0] + w->left) * w->per_x);
             b->point[k][1] = (float)((b->point[k][1] + w->top) * w->per_y);

@@ -2,6 +2,7 @@
 #include "libinfer/task/draw.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libinfer/task/font.h"
@@ -74,30 +75,109 @@ static int to_pixel(float x, int side)
     return x > 0 ? (x < (float)side ? (int)x : side - 1) : 0;
 }
 
+/* A straight line of squares `width` pixels wide. */
+static void draw_line(struct infer_image *image, const float from[2],
+                      const float to[2], int width, const uint8_t rgb[3])
+{
+    const int x0 = to_pixel(from[0], image->width);
+    const int y0 = to_pixel(from[1], image->height);
+    const int x1 = to_pixel(to[0], image->width);
+    const int y1 = to_pixel(to[1], image->height);
+    const int steps = abs(x1 - x0) > abs(y1 - y0) ? abs(x1 - x0) : abs(y1 - y0);
+
+    for (int i = 0; i <= steps; i++) {
+        const double part = steps ? (double)i / steps : 0;
+        const int x = x0 + (int)lround(part * (x1 - x0)) - width / 2;
+        const int y = y0 + (int)lround(part * (y1 - y0)) - width / 2;
+
+        fill(image, x, y, x + width, y + width, rgb);
+    }
+}
+
+/* Least score of a point that is drawn. */
+#define SEEN 0.5f
+
+static bool is_seen(const struct task_box *b, int k)
+{
+    return !b->point_scores || b->point[k][2] >= SEEN;
+}
+
+/* Points, and between those of a person the limbs. */
+static void draw_points(struct infer_image *image, const struct task_box *b,
+                        int line, const uint8_t rgb[3])
+{
+    /* COCO: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles;
+     * the left one first. */
+    static const uint8_t limb[][2] = {
+        {15, 13}, {13, 11}, {16, 14}, {14, 12}, {11, 12}, {5, 11}, {6, 12},
+        {5, 6},   {5, 7},   {6, 8},   {7, 9},   {8, 10},  {1, 2},  {0, 1},
+        {0, 2},   {1, 3},   {2, 4},   {3, 5},   {4, 6}};
+
+    for (int k = 0; k < b->n_points; k++) {
+        const int x = to_pixel(b->point[k][0], image->width);
+        const int y = to_pixel(b->point[k][1], image->height);
+
+        if (is_seen(b, k))
+            fill(image, x - line, y - line, x + line + 1, y + line + 1, rgb);
+    }
+    if (b->n_points != 17)
+        return;
+    for (size_t i = 0; i < sizeof limb / sizeof *limb; i++)
+        if (is_seen(b, limb[i][0]) && is_seen(b, limb[i][1]))
+            draw_line(image, b->point[limb[i][0]], b->point[limb[i][1]], line,
+                      rgb);
+}
+
+static void draw_sides(struct infer_image *image, const struct task_box *b,
+                       int line, const uint8_t rgb[3])
+{
+    const int left = to_pixel(b->left, image->width);
+    const int right = to_pixel(b->right, image->width) + 1;
+    const int top = to_pixel(b->top, image->height);
+    const int bottom = to_pixel(b->bottom, image->height) + 1;
+
+    for (int k = 0; b->turned && k < 4; k++)
+        draw_line(image, b->corner[k], b->corner[(k + 1) % 4], line, rgb);
+    if (b->turned)
+        return;
+    fill(image, left, top, right, top + line, rgb);
+    fill(image, left, bottom - line, right, bottom, rgb);
+    fill(image, left, top, left + line, bottom, rgb);
+    fill(image, right - line, top, right, bottom, rgb);
+}
+
 void draw_box(struct infer_image *image, const struct task_box *b,
               const char *text)
 {
     const int side =
         image->width > image->height ? image->width : image->height;
     const int line = side / 400 + 1, size = side / 500 + 1;
-    const int left = to_pixel(b->left, image->width);
-    const int right = to_pixel(b->right, image->width) + 1;
-    const int top = to_pixel(b->top, image->height);
-    const int bottom = to_pixel(b->bottom, image->height) + 1;
     uint8_t rgb[3];
 
     draw_colour(b->label, rgb);
-    fill(image, left, top, right, top + line, rgb);
-    fill(image, left, bottom - line, right, bottom, rgb);
-    fill(image, left, top, left + line, bottom, rgb);
-    fill(image, right - line, top, right, bottom, rgb);
-    for (int k = 0; k < b->n_points; k++) {
-        const int x = to_pixel(b->point[k][0], image->width);
-        const int y = to_pixel(b->point[k][1], image->height);
+    draw_sides(image, b, line, rgb);
+    draw_points(image, b, line, rgb);
+    draw_text(image, text, to_pixel(b->left, image->width),
+              to_pixel(b->top, image->height) - (FONT_HEIGHT + 2) * size, size,
+              rgb);
+}
 
-        fill(image, x - line, y - line, x + line + 1, y + line + 1, rgb);
-    }
-    draw_text(image, text, left, top - (FONT_HEIGHT + 2) * size, size, rgb);
+/* Half the colour, half the picture. */
+static void blend(uint8_t *pixel, const uint8_t rgb[3])
+{
+    for (int c = 0; c < 3; c++)
+        pixel[c] = (uint8_t)((pixel[c] + rgb[c]) / 2);
+}
+
+void draw_mask(struct infer_image *image, const uint8_t *mask, int label)
+{
+    const size_t n = (size_t)image->width * (size_t)image->height;
+    uint8_t rgb[3];
+
+    draw_colour(label, rgb);
+    for (size_t i = 0; i < n; i++)
+        if (mask[i])
+            blend(image->pixels + 3 * i, rgb);
 }
 
 void draw_labels(struct infer_image *image, const int *label, int clear)
@@ -110,8 +190,6 @@ void draw_labels(struct infer_image *image, const int *label, int clear)
         if (label[i] < 0 || label[i] == clear)
             continue;
         draw_colour(label[i], rgb);
-        for (int c = 0; c < 3; c++)
-            image->pixels[3 * i + (size_t)c] =
-                (uint8_t)((image->pixels[3 * i + (size_t)c] + rgb[c]) / 2);
+        blend(image->pixels + 3 * i, rgb);
     }
 }

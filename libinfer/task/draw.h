@@ -9,11 +9,16 @@
 /* The colour of a class: neighbours differ. */
 void draw_colour(int label, uint8_t rgb[3]);
 
-/* The frame of a box, its points, and above it a line of text.  What lies
- * outside the picture is not drawn; bytes of the text beyond ASCII are drawn
- * as "?". */
+/* The frame of a box, turned as it is, its points (17: a person with limbs;
+ * points with a score below one half are left out), and above it a line of
+ * text.  What lies outside the picture is not drawn; bytes of the text beyond
+ * ASCII are drawn as "?". */
 void draw_box(struct infer_image *image, const struct task_box *box,
               const char *text);
+
+/* Mixes the colour of a class into the pixels of mask[height*width] that are
+ * not 0, half and half. */
+void draw_mask(struct infer_image *image, const uint8_t *mask, int label);
 
 /* Mixes the colour of each pixel's class into the picture, half and half.
  * label[height*width]; classes -1 and `clear` leave the picture as it is. */

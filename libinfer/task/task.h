@@ -69,7 +69,8 @@ bool task_entry(const struct task_outputs *o, int i, int rank,
 
 /* ---- boxes --------------------------------------------------------- */
 
-#define TASK_MAX_POINTS 17
+#define TASK_MAX_POINTS 133 /* of a whole body */
+#define TASK_MAX_COEFS  32
 
 /* A found object.  Coordinates are pixels: of the network's input as
  * task_detect() leaves them, of the picture after task_place(). */
@@ -78,7 +79,12 @@ struct task_box {
     float score; /* 0 .. 1 */
     int label;   /* class */
     int n_points;
-    float point[TASK_MAX_POINTS][2]; /* x, y of landmarks */
+    bool point_scores;
+    float point[TASK_MAX_POINTS][3]; /* x, y, score (0 .. 1) of landmarks */
+    int n_coefs;
+    float coef[TASK_MAX_COEFS]; /* its mask as a sum of prototypes */
+    bool turned;
+    float corner[4][2]; /* x, y of a turned box; the sides above go round it */
 };
 
 struct task_boxes {
@@ -97,6 +103,13 @@ struct task_limits {
 int task_detect(const struct task *task, const struct task_outputs *o,
                 const struct task_limits *limits, struct infer_error *err,
                 struct task_boxes *out);
+
+/* Sets mask[height*width] to 1 where the picture shows the object of a box that
+ * task_place() has moved, within the box, and to 0 elsewhere.  EUNSUPPORTED:
+ * the box has no mask; EMEMORY. */
+int task_mask(const struct task_outputs *o, const struct task_box *box,
+              const struct preprocess_window *window, int width, int height,
+              uint8_t *mask, struct infer_error *err);
 
 /* Moves boxes from the network's input to the picture that was fitted into it,
  * and cuts them at its edges. */

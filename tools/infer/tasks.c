@@ -198,10 +198,42 @@ static void add_class(cJSON *item, const struct tool_run *run, int label)
 
 /* ---- boxes --------------------------------------------------------- */
 
-static void add_box(cJSON *items, const struct tool_run *run,
-                    const struct task_box *b)
+/* A list of n rows of `count` numbers, `step` floats apart. */
+static cJSON *rows_json(const float *at, int n, int step, int count)
 {
-    cJSON *item = cJSON_CreateObject(), *points;
+    cJSON *list = cJSON_CreateArray();
+
+    for (int k = 0; k < n; k++)
+        json_append(list, cJSON_CreateFloatArray(at + k * step, count));
+    return list;
+}
+
+/* COCO's uncompressed run lengths, column by column: a run of 0 first. */
+static cJSON *mask_json(const uint8_t *mask, int width, int height)
+{
+    const int size[2] = {height, width};
+    cJSON *json = cJSON_CreateObject();
+    cJSON *counts = cJSON_CreateArray();
+    uint8_t value = 0;
+    int64_t run = 0;
+
+    for (int x = 0; x < width; x++)
+        for (int y = 0; y < height; y++, run++)
+            if (mask[(size_t)y * (size_t)width + (size_t)x] != value) {
+                json_append(counts, cJSON_CreateNumber((double)run));
+                value = !value;
+                run = 0;
+            }
+    json_append(counts, cJSON_CreateNumber((double)run));
+    cJSON_AddItemToObject(json, "size", cJSON_CreateIntArray(size, 2));
+    cJSON_AddItemToObject(json, "counts", counts);
+    return json;
+}
+
+static void add_box(cJSON *items, const struct tool_run *run,
+                    const struct task_box *b, cJSON *mask)
+{
+    cJSON *item = cJSON_CreateObject();
 
     add_class(item, run, b->label);
     cJSON_AddNumberToObject(item, "score", b->score);
@@ -209,14 +241,15 @@ static void add_box(cJSON *items, const struct tool_run *run,
     cJSON_AddNumberToObject(item, "top", b->top);
     cJSON_AddNumberToObject(item, "right", b->right);
     cJSON_AddNumberToObject(item, "bottom", b->bottom);
-    if (b->n_points > 0) {
-        points = cJSON_AddArrayToObject(item, "points");
-        for (int k = 0; k < b->n_points; k++) {
-            const double xy[2] = {b->point[k][0], b->point[k][1]};
-
-            json_append(points, cJSON_CreateDoubleArray(xy, 2));
-        }
-    }
+    if (b->turned)
+        cJSON_AddItemToObject(item, "corners",
+                              rows_json(b->corner[0], 4, 2, 2));
+    if (b->n_points > 0)
+        cJSON_AddItemToObject(
+            item, "points",
+            rows_json(b->point[0], b->n_points, 3, b->point_scores ? 3 : 2));
+    if (mask != NULL)
+        cJSON_AddItemToObject(item, "mask", mask);
     json_append(items, item);
 }
 
@@ -229,34 +262,54 @@ static void print_box(const struct tool_run *run, const struct task_box *b)
               b->left, b->top, b->right, b->bottom);
 }
 
-static int draw_boxes(struct tool_run *run, const struct tool_shown *shown,
-                      const struct task_boxes *boxes, struct infer_error *err)
+/* What is written of boxes. */
+struct drawing {
+    struct infer_image image; /* pixels NULL: none is written */
+    uint8_t *mask;            /* of one box; NULL: boxes have none */
+    bool numbers;             /* classes without a label show their number */
+};
+
+static int drawing_begin(const struct tool_run *run,
+                         const struct tool_shown *shown,
+                         const struct task_boxes *boxes, struct drawing *d,
+                         struct infer_error *err)
 {
-    struct infer_image image;
-    int classes = 1;
-    int rc = image_convert(shown->source, 3, err, &image);
+    const struct infer_image *p = shown->source;
+    int rc = INFER_OK;
 
-    if (rc < 0)
-        return rc;
+    *d = (struct drawing){.mask = NULL};
     for (int i = 0; i < boxes->count; i++)
-        if (boxes->box[i].label >= classes)
-            classes = boxes->box[i].label + 1;
-    for (int i = boxes->count - 1; i >= 0; i--) {
-        const struct task_box *b = &boxes->box[i];
-        const char *label = tool_label(run, b->label);
-        char number[16], text[96];
-
-        snprintf(number, sizeof number, "%d", b->label);
-        snprintf(text, sizeof text, "%.60s%s%.0f%%",
-                 label         ? label
-                 : classes > 1 ? number
-                               : "",
-                 label || classes > 1 ? " " : "", 100.0 * b->score);
-        draw_box(&image, b, text);
+        d->numbers = d->numbers || boxes->box[i].label > 0;
+    if (run->request->output != NULL)
+        rc = image_convert(p, 3, err, &d->image);
+    if (rc == INFER_OK && boxes->count > 0 && boxes->box[0].n_coefs > 0 &&
+        (run->request->output != NULL || run->result != NULL)) {
+        d->mask = malloc((size_t)p->width * (size_t)p->height);
+        if (d->mask == NULL)
+            rc = error_set(err, INFER_EMEMORY, "out of memory");
     }
-    rc = write_picture(run, shown->path, &image, err);
-    infer_image_free(&image);
     return rc;
+}
+
+static void drawing_end(struct drawing *d)
+{
+    infer_image_free(&d->image);
+    free(d->mask);
+}
+
+static void draw_one(const struct tool_run *run, struct drawing *d,
+                     const struct task_box *b)
+{
+    const char *label = tool_label(run, b->label);
+    char number[16], text[96];
+
+    snprintf(number, sizeof number, "%d", b->label);
+    snprintf(text, sizeof text, "%.60s%s%.0f%%",
+             label        ? label
+             : d->numbers ? number
+                          : "",
+             label || d->numbers ? " " : "", 100.0 * b->score);
+    draw_box(&d->image, b, text);
 }
 
 int tool_find_boxes(const struct tool_run *run, const struct arrays *out,
@@ -276,25 +329,60 @@ int tool_find_boxes(const struct tool_run *run, const struct arrays *out,
     return rc;
 }
 
+/* Adds the boxes to the result or prints them, and mixes their masks into the
+ * drawing. */
+static int list_boxes(const struct tool_run *run, const struct arrays *out,
+                      const struct tool_shown *shown,
+                      const struct task_boxes *boxes, cJSON *items,
+                      struct drawing *d, struct infer_error *err)
+{
+    const struct task_outputs o =
+        outputs_of(run, out, shown->hw, shown->batch, shown->entry);
+    const struct infer_image *p = shown->source;
+    const struct preprocess_window window =
+        preprocess_window_of(preprocess_of(model_graph(run->model), 0), p,
+                             (int)o.width, (int)o.height);
+    int rc = INFER_OK;
+
+    for (int i = 0; rc == INFER_OK && i < boxes->count; i++) {
+        const struct task_box *b = &boxes->box[i];
+
+        if (d->mask != NULL)
+            rc = task_mask(&o, b, &window, p->width, p->height, d->mask, err);
+        if (rc < 0)
+            break;
+        if (d->mask != NULL && d->image.pixels != NULL)
+            draw_mask(&d->image, d->mask, b->label);
+        if (items != NULL)
+            add_box(items, run, b,
+                    d->mask ? mask_json(d->mask, p->width, p->height) : NULL);
+        else
+            print_box(run, b);
+    }
+    return rc;
+}
+
 static int show_boxes(struct tool_run *run, const struct arrays *out,
                       const struct tool_shown *shown, struct infer_error *err)
 {
     struct task_boxes boxes = {0};
+    struct drawing d;
     cJSON *items;
     int rc =
         tool_find_boxes(run, out, shown, &run->request->limits, err, &boxes);
 
     if (rc < 0)
         return rc;
+    rc = drawing_begin(run, shown, &boxes, &d, err);
     begin(run, shown, "boxes", &items);
-    for (int i = 0; i < boxes.count; i++) {
-        if (items != NULL)
-            add_box(items, run, &boxes.box[i]);
-        else
-            print_box(run, &boxes.box[i]);
-    }
-    if (run->request->output != NULL)
-        rc = draw_boxes(run, shown, &boxes, err);
+    if (rc == INFER_OK)
+        rc = list_boxes(run, out, shown, &boxes, items, &d, err);
+    /* The best box lies on top. */
+    for (int i = boxes.count - 1; d.image.pixels && i >= 0; i--)
+        draw_one(run, &d, &boxes.box[i]);
+    if (rc == INFER_OK && d.image.pixels)
+        rc = write_picture(run, shown->path, &d.image, err);
+    drawing_end(&d);
     free(boxes.box);
     return rc;
 }

@@ -836,7 +836,7 @@ static int read_onnx(struct weights_file *file,
         return rc;
     rc = import_model(&m, options, err, &out->graph);
     if (rc == 0) {
-        onnx_metadata_apply(&m, out->graph);
+        rc = onnx_metadata_apply(&m, out->graph, err);
         snprintf(out->detail, sizeof(out->detail),
                  "opset %lld, IR version %lld, %.*s %.*s",
                  (long long)(m.opset ? m.opset : 1), (long long)m.ir_version,

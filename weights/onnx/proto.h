@@ -92,14 +92,25 @@ enum infer_dtype onnx_dtype(int64_t data_type);
 /* "FLOAT", "INT4", ...; "unknown" otherwise. */
 const char *onnx_type_name(int64_t data_type);
 
+/* The entries of the metadata that are read. */
+enum onnx_metadata {
+    ONNX_PIXEL_FORMAT, /* Image.BitmapPixelFormat */
+    ONNX_PIXEL_RANGE,  /* Image.NominalPixelRange */
+    ONNX_STRIDE,       /* Ultralytics: largest stride of a head */
+    ONNX_NAMES,        /* of classes, as Python prints them */
+    ONNX_TASK,         /* detect, segment, pose, obb, classify */
+    ONNX_HEAD,         /* class of the last layer */
+    ONNX_POINTS,       /* of a pose: how many, and 2 or 3 numbers each */
+    ONNX_METADATA      /* how many */
+};
+
 struct onnx_model {
     const char *path; /* of the file, for external data; may be NULL */
     struct blob *blob;
     int64_t ir_version;
     int64_t opset; /* of the default domain; 0 where none is imported */
     struct pb_span producer, producer_version;
-    /* Of the metadata: Image.BitmapPixelFormat, Image.NominalPixelRange. */
-    struct pb_span pixel_format, pixel_range;
+    struct pb_span metadata[ONNX_METADATA]; /* no bytes: not there */
     struct onnx_graph graph;
     bool has_graph;
     struct onnx_function *function;
@@ -125,12 +136,13 @@ void onnx_model_close(struct onnx_model *m);
 int onnx_model_body(struct onnx_model *m, struct pb_span span,
                     struct infer_error *err, const struct onnx_graph **out);
 
-/* Keeps an entry of the metadata that speaks of pictures. */
+/* Keeps an entry of the metadata that enum onnx_metadata names. */
 int onnx_metadata_read(struct onnx_model *m, const struct pb_reader *outer,
                        const struct pb_field *field, struct infer_error *err);
-/* Sets the preprocessing of the first input to what the metadata say, if it is
- * a picture of that format. */
-void onnx_metadata_apply(const struct onnx_model *m, struct graph *g);
+/* Sets what the metadata say: the preprocessing of the first input if that is a
+ * picture, the task, the names of classes.  EMEMORY. */
+int onnx_metadata_apply(const struct onnx_model *m, struct graph *g,
+                        struct infer_error *err);
 
 /* A reader of one message of the file, for which errors name byte offsets. */
 struct pb_reader onnx_reader(const struct onnx_model *m, struct pb_span span);

@@ -1,93 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What outputs say of a picture: words of tasks, recognition, decoders of
  * boxes, maps of classes, pictures, drawing. */
-#include "tests/unit/graph/data.h"
+#include "tests/unit/task/run.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "libinfer/image/image.h"
 #include "libinfer/task/draw.h"
-
-#define SIDE  64 /* of the network's input */
-#define CELLS (64 + 16 + 4)
-
-/* ---- outputs of a run ---------------------------------------------- */
-
-struct run {
-    struct infer_array array[12];
-    struct task_outputs o;
-};
-
-static void run_begin(struct run *r)
-{
-    memset(r, 0, sizeof *r);
-    r->o = (struct task_outputs){.array = r->array,
-                                 .batch = 1,
-                                 .width = SIDE,
-                                 .height = SIDE,
-                                 .channels = 3};
-}
-
-/* Adds an output of zeros and returns its values. */
-static float *run_add(struct run *r, const char *name, int rank,
-                      const int64_t *dim)
-{
-    struct infer_array *a = &r->array[r->o.count++];
-    int64_t n = 1;
-
-    *a = (struct infer_array){.name = name, .dtype = INFER_F32, .rank = rank};
-    for (int i = 0; i < rank; i++)
-        n *= a->dim[i] = dim[i];
-    a->bytes = (size_t)n * sizeof(float);
-    a->data = calloc((size_t)n, sizeof(float));
-    assert_non_null(a->data);
-    return a->data;
-}
-
-static void run_end(struct run *r)
-{
-    for (int i = 0; i < r->o.count; i++)
-        free(r->array[i].data);
-}
-
-/* Recognises and decodes; the decoder must be the named one. */
-static struct task_boxes decode(struct run *r, const char *name)
-{
-    const struct task_limits limits = {.score = -1, .iou = 0.45f};
-    struct task task = task_recognise(&r->o), named;
-    struct task_boxes boxes = {0};
-    struct infer_error err;
-    char word[32];
-
-    snprintf(word, sizeof word, "detect:%s", name);
-    assert_int_equal(task_parse(word, &err, &named), INFER_OK);
-    assert_int_equal(task.kind, TASK_DETECT);
-    assert_ptr_equal(task.decoder, named.decoder);
-    assert_int_equal(task_detect(&task, &r->o, &limits, &err, &boxes), 0);
-    return boxes;
-}
-
-static void check_box(const struct task_box *b, int label, double score,
-                      double left, double top, double right, double bottom)
-{
-    assert_int_equal(b->label, label);
-    assert_float_equal(b->score, score, 1e-4);
-    assert_float_equal(b->left, left, 1e-3);
-    assert_float_equal(b->top, top, 1e-3);
-    assert_float_equal(b->right, right, 1e-3);
-    assert_float_equal(b->bottom, bottom, 1e-3);
-}
-
-static void put(float *to, int n, const double *values)
-{
-    for (int i = 0; i < n; i++)
-        to[i] = (float)values[i];
-}
-#define PUT(to, ...)                                                           \
-    put(to, (int)COUNT(((double[]){__VA_ARGS__})), (double[]){__VA_ARGS__})
 
 /* ---- words --------------------------------------------------------- */
 
@@ -601,7 +520,7 @@ TEST(test_draw)
             draw_box(&image, &b, "\xe2\x82\xac long label 100%");
         }
     memset(image.pixels, 0, 20 * 10 * 3);
-    draw_box(&image, &(struct task_box){0, 0, 19, 9, 1, 0, 0, {{0}}}, "");
+    draw_box(&image, &(struct task_box){.right = 19, .bottom = 9}, "");
     p = image.pixels + 3 * (9 * 20 + 19);
     assert_true(p[0] | p[1] | p[2]); /* the right lower corner */
     infer_image_free(&image);

@@ -723,6 +723,135 @@ TEST(test_picture_metadata)
     }
 }
 
+/* A model of one input of 3 x rows x columns, whose output is rows x
+ * 3*columns, with words of metadata: pairs of key and value, then NULL. */
+static struct graph *with_words(int64_t rows, int64_t columns,
+                                const char *const *words)
+{
+    const int64_t dim[4] = {-1, 3, rows, columns};
+    struct pb_message g = {0}, m;
+
+    graph_input(&g, "x", 4, dim);
+    graph_ints(&g, "shape", 1, INTS(3), INTS(0, rows, -1));
+    graph_node(&g, "Reshape", "x shape", "y", NULL);
+    graph_output(&g, "y");
+    m = model_of(&g, 17);
+    for (; words[0]; words += 2) {
+        struct pb_message entry = EMPTY;
+
+        pb_text(&entry, 1, words[0]);
+        pb_text(&entry, 2, words[1]);
+        pb_nested(&m, 14, &entry);
+    }
+    return must_read(m);
+}
+
+#define WORDS(...)                                                             \
+    {                                                                          \
+        "stride", "32", __VA_ARGS__, NULL                                      \
+    }
+
+/* Exports of Ultralytics: task and fit by the words and the first output. */
+TEST(test_ultralytics)
+{
+    static const char two[] = "{0: 'a', 1: 'b'}";
+    static const struct {
+        int64_t rows, columns; /* of the output: rows x 3*columns */
+        const char *words[12];
+        const char *task; /* NULL: none */
+        enum graph_resize_policy policy;
+    } c[] = {
+        {6, 8, WORDS("names", two, "task", "detect"), "detect:yolov8",
+         GRAPH_RESIZE_LETTERBOX},
+        {300, 2, WORDS("names", two, "task", "detect"), "detect:end2end",
+         GRAPH_RESIZE_LETTERBOX},
+        {300, 2, WORDS("names", two, "task", "detect", "head", "RTDETRDecoder"),
+         "detect:rtdetr:chosen", GRAPH_RESIZE_EXACT},
+        {300, 3, WORDS("names", "['a', 'b', 'c', 'd', 'e']"), "detect:rtdetr",
+         GRAPH_RESIZE_EXACT},
+        {300, 3, WORDS("names", "['a', 'b', 'c', 'd']"), "detect:yolov5",
+         GRAPH_RESIZE_LETTERBOX},
+        {38, 8, WORDS("names", two, "task", "segment"), "detect:yoloseg",
+         GRAPH_RESIZE_LETTERBOX},
+        {7, 8, WORDS("names", two, "task", "obb"), "detect:yoloobb",
+         GRAPH_RESIZE_LETTERBOX},
+        {27, 8, WORDS("names", two, "task", "pose", "kpt_shape", "[7, 3]"),
+         "detect:yolopose:7x3", GRAPH_RESIZE_LETTERBOX},
+        {27, 8, WORDS("names", two, "task", "pose"), NULL,
+         GRAPH_RESIZE_LETTERBOX},
+        {9, 8, WORDS("names", two, "task", "classify"), "classify",
+         GRAPH_RESIZE_SHORTER},
+        {9, 8, WORDS("names", two, "task", "detect"), NULL,
+         GRAPH_RESIZE_LETTERBOX},
+    };
+
+    for (size_t i = 0; i < COUNT(c); i++) {
+        struct graph *g = with_words(c[i].rows, c[i].columns, c[i].words);
+
+        assert_true(g->preprocess[0].present);
+        assert_int_equal(g->preprocess[0].policy, c[i].policy);
+        assert_int_equal(g->preprocess[0].fill, 114);
+        assert_float_equal(g->preprocess[0].scale * 255, 1, 1e-6);
+        if (c[i].task)
+            assert_string_equal(g->task, c[i].task);
+        else
+            assert_null(g->task);
+        assert_in_range(g->n_labels, 2, 5);
+        graph_free(g);
+    }
+}
+
+/* Names as Python prints them; what is no such text names nothing. */
+TEST(test_ultralytics_names)
+{
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "{}",
+                                      "[",
+                                      "{0: 'a'",
+                                      "{1: 'a'}",
+                                      "{0: 'a', 2: 'b'}",
+                                      "{0: a}",
+                                      "{0: 'a\\",
+                                      "['a' 'b']",
+                                      "{0 'a'}",
+                                      "{0: '\xff'}",
+                                      "[99999999999999999999]",
+                                      "{99999999999999999999: 'a'}"};
+    const char *words[] = {"stride", "32", "names",
+                           "{0: 'it\\'s', 1: \"d'oh\", 2 : 'gr\xc3\xbc"
+                           "n',}",
+                           NULL};
+    struct graph *g = with_words(7, 8, words);
+
+    assert_null(g->task);
+    assert_int_equal(g->n_labels, 0); /* the comma wants another name */
+    graph_free(g);
+    words[3] = "{0: 'it\\'s', 1: \"d'oh\", 2 : 'gr\xc3\xbc"
+               "n' }";
+    g = with_words(7, 8, words);
+    assert_int_equal(g->n_labels, 3);
+    assert_string_equal(g->label[0], "it's");
+    assert_string_equal(g->label[1], "d'oh");
+    assert_string_equal(g->label[2], "gr\xc3\xbc"
+                                     "n");
+    assert_string_equal(g->task, "detect:yolov8");
+    graph_free(g);
+    words[3] = "{0: '0', 1: '1', 2: '2'}"; /* numbers are no names */
+    g = with_words(7, 8, words);
+    assert_int_equal(g->n_labels, 0);
+    assert_string_equal(g->task, "detect:yolov8");
+    graph_free(g);
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        words[3] = bad[i];
+        g = with_words(7, 8, words);
+        assert_int_equal(g->n_labels, 0);
+        assert_null(g->task);
+        assert_false(g->preprocess[0].present);
+        graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -747,6 +876,8 @@ int main(void)
         cmocka_unit_test(test_external),
         cmocka_unit_test(test_external_shared),
         cmocka_unit_test(test_picture_metadata),
+        cmocka_unit_test(test_ultralytics),
+        cmocka_unit_test(test_ultralytics_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,31 +4,7 @@
  * Image.BitmapPixelFormat and Image.NominalPixelRange of ONNX's MetadataProps.
  */
 #include "libinfer/graph/graph_json.h"
-#include "weights/onnx/onnx.h"
-
-static int entry_field(void *user, const struct pb_reader *r,
-                       const struct pb_field *f, struct infer_error *err)
-{
-    struct pb_span *entry = user; /* key, value */
-
-    if (f->number != 1 && f->number != 2)
-        return 0;
-    entry[f->number - 1] = f->span;
-    return pb_expect(r, f, PB_BYTES, "a metadata entry", err);
-}
-
-int onnx_metadata_read(struct onnx_model *m, const struct pb_reader *outer,
-                       const struct pb_field *field, struct infer_error *err)
-{
-    struct pb_span entry[2] = {{0}, {0}};
-    int rc = pb_each_in(outer, field, entry_field, entry, err);
-
-    if (rc == 0 && pb_span_is(entry[0], "Image.BitmapPixelFormat"))
-        m->pixel_format = entry[1];
-    if (rc == 0 && pb_span_is(entry[0], "Image.NominalPixelRange"))
-        m->pixel_range = entry[1];
-    return rc;
-}
+#include "weights/onnx/metadata/metadata.h"
 
 /* (pixel * scale - mean) / std for a pixel in 0 .. 255. */
 struct range {
@@ -66,15 +42,16 @@ static bool find_color(struct pb_span word, enum graph_color *color)
     return pb_span_is(word, "Gray8");
 }
 
-void onnx_metadata_apply(const struct onnx_model *m, struct graph *g)
+void onnx_picture_apply(const struct pb_span *word, struct graph *g)
 {
-    const struct range *range = find_range(m->pixel_range);
+    const struct pb_span format = word[ONNX_PIXEL_FORMAT];
+    const struct range *range = find_range(word[ONNX_PIXEL_RANGE]);
     struct graph_preprocess p = graph_preprocess_default();
     const struct graph_value *x;
     enum graph_color color;
 
-    if ((m->pixel_format.bytes == 0 && m->pixel_range.bytes == 0) || !range ||
-        !find_color(m->pixel_format, &color) || g->n_inputs == 0)
+    if ((format.bytes == 0 && word[ONNX_PIXEL_RANGE].bytes == 0) || !range ||
+        !find_color(format, &color) || g->n_inputs == 0)
         return;
     x = &g->value[g->input[0]];
     if (x->rank != 4 || x->dim[1] != (color == GRAPH_GRAY ? 1 : 3))
