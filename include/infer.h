@@ -238,7 +238,12 @@ struct infer_session_options {
     void (*progress)(void *user, int done, int total);
     void *progress_user;
     /* Most bytes of a plan: activations, weights and workspace together.
-     * Checked before anything of that size is allocated: EMEMORY.  0 (default):
+     * Checked before anything of that size is allocated: EMEMORY.  On a CPU a
+     * batch that takes more is run in micro-batches, the largest that fit
+     * together with all outputs, if its images are independent; the error of
+     * one that does not fit image by image states the bytes that would do.
+     * Results are those of the whole batch; a library's kernel (oneDNN) may
+     * round differently in another batch.  0 (default):
      * on a CPU three quarters of the memory that the process may use (of the
      * machine, its control group or RLIMIT_AS); on a GPU what the device
      * gives. */

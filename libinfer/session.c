@@ -256,7 +256,7 @@ static int grow(struct infer_session *s, size_t need, void **memory,
     return 0;
 }
 
-static void drop_plan(struct infer_session *s, struct plan *plan)
+void session_drop_plan(struct infer_session *s, struct plan *plan)
 {
     int index, i;
 
@@ -342,7 +342,7 @@ static int make_ready(struct infer_session *s, struct plan *plan,
     if (!plan->prepared) {
         rc = plan_prepare(plan, err);
         if (rc < 0) {
-            drop_plan(s, plan);
+            session_drop_plan(s, plan);
             return rc;
         }
     }
@@ -384,10 +384,14 @@ static int use_plan(struct infer_session *s, struct infer_error *err)
         rc = micro_batches_make(s, err, &micro);
     if (rc == 0 && !plan && !micro)
         rc = session_plan(s, err, &plan);
-    if (rc < 0)
-        return rc;
     s->whole = NULL;
-    rc = make_ready(s, micro ? micro->plan : plan, err);
+    if (rc == 0)
+        rc = make_ready(s, micro ? micro->plan : plan, err);
+    if (rc == INFER_EMEMORY) {
+        rc = micro_batches_fit(s, err, &micro);
+        if (rc == 0)
+            rc = make_ready(s, micro->plan, err);
+    }
     if (rc == 0 && micro && s->config.max_memory > 0 &&
         micro->bytes > s->config.max_memory)
         rc = error_set(err, INFER_EMEMORY,

@@ -99,6 +99,8 @@ bool session_has_shapes(const struct infer_session *s, const struct graph *g);
 /* The plan for session->shape, chosen if it is not there yet. */
 int session_plan(struct infer_session *s, struct infer_error *err,
                  struct plan **out);
+/* Forgets a plan, and the micro-batches that it serves. */
+void session_drop_plan(struct infer_session *s, struct plan *plan);
 
 /* The shapes of the latest plan, or of the batch that it is a part of. */
 static inline const struct graph *session_graph(const struct infer_session *s)
@@ -118,6 +120,11 @@ struct micro_batches *micro_batches_find(const struct infer_session *s);
  * whole. */
 int micro_batches_make(struct infer_session *s, struct infer_error *err,
                        struct micro_batches **out);
+/* The same for a batch whose plan was refused with EMEMORY: the largest
+ * micro-batches that max_memory allows.  EMEMORY, with the least memory that
+ * would do, or the error that err holds where micro-batches are no way out. */
+int micro_batches_fit(struct infer_session *s, struct infer_error *err,
+                      struct micro_batches **out);
 /* The first image of the part after the one that begins at `first`; the batch
  * after the last. */
 int64_t micro_batches_next(const struct micro_batches *p, int64_t first);

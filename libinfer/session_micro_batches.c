@@ -8,6 +8,9 @@
  * an image moves more bytes of activations than of weights, and if the graph is
  * batch-separable (graph_separable()).
  *
+ * A batch whose plan takes more than max_memory is split too, into the largest
+ * micro-batches that fit.
+ *
  * One plan serves all micro-batches.  If they do not divide the batch evenly,
  * the last one begins inside the one before it and computes a few images again.
  *
@@ -214,6 +217,118 @@ int micro_batches_make(struct infer_session *s, struct infer_error *err,
     if (rc < 0 || images == 0)
         return 0;
     return make(s, part, batch, images, err, out);
+}
+
+/* ---- within max_memory --------------------------------------------- */
+
+/* A plan of that many images, prepared where max_memory allows it: else
+ * EMEMORY, *out being the plan or, where it takes too much before that already,
+ * NULL. */
+static int plan_images(struct infer_session *s, int64_t images,
+                       struct plan **out)
+{
+    const uint64_t most = s->config.max_memory;
+    struct plan *part = NULL;
+    int rc;
+
+    /* Of one image the least memory that would do becomes known, which is that
+     * of prepared kernels. */
+    s->config.max_memory = images == 1 ? 0 : most;
+    set_batch(s, images);
+    rc = session_plan(s, NULL, &part);
+    s->config.max_memory = most;
+    *out = part;
+    if (rc < 0 || part->prepared)
+        return rc;
+    return plan_prepare(part, NULL);
+}
+
+/* The micro-batches of that many images, if they and the outputs of the whole
+ * batch fit into max_memory.  EMEMORY: they do not; *bytes: what they take, 0
+ * where it is not known. */
+static int fit_images(struct infer_session *s, int64_t batch, int64_t images,
+                      size_t *bytes, struct micro_batches **out)
+{
+    struct micro_batches *p = NULL;
+    struct plan *part;
+    int rc = plan_images(s, images, &part);
+
+    *bytes = 0;
+    set_batch(s, batch);
+    if (!part)
+        return rc;
+    if (rc == 0 || rc == INFER_EMEMORY) {
+        const int made = make(s, part, batch, images, NULL, &p);
+        if (made < 0)
+            rc = made;
+        else if (!p)
+            rc = INFER_EUNSUPPORTED; /* not batch-separable */
+    }
+    if (p &&
+        (!plan_memory(part, bytes) || !checked_add(*bytes, p->bytes, bytes) ||
+         *bytes > s->config.max_memory))
+        rc = INFER_EMEMORY;
+    if (!part->prepared)
+        session_drop_plan(s, part); /* p too */
+    else if (rc < 0 && p)
+        micro_batches_drop(s, s->n_micro - 1);
+    else
+        *out = p;
+    return rc;
+}
+
+/* The largest micro-batches that fit, those of one image being `one`.  What two
+ * images take more is the step of the first guess. */
+static struct micro_batches *largest(struct infer_session *s, int64_t batch,
+                                     size_t least, struct micro_batches *one)
+{
+    struct micro_batches *p = NULL;
+    int64_t images = 2;
+    size_t bytes;
+
+    if (batch < 3 || fit_images(s, batch, images, &bytes, &p) < 0)
+        return one;
+    if (bytes > least)
+        images += (int64_t)((s->config.max_memory - bytes) / (bytes - least));
+    if (images >= batch)
+        images = batch - 1;
+    for (struct micro_batches *more = NULL; images > 2;
+         images -= (images + 7) / 8)
+        if (fit_images(s, batch, images, &bytes, &more) == 0)
+            return more;
+    return p;
+}
+
+int micro_batches_fit(struct infer_session *s, struct infer_error *err,
+                      struct micro_batches **out)
+{
+    const double most = s->config.max_work;
+    const int64_t batch = batch_of(s);
+    struct micro_batches *one = NULL, *p;
+    size_t least;
+
+    if (!s->device.ops->host_memory || s->config.keep_tensors ||
+        s->config.max_memory == 0 || batch < 2)
+        return INFER_EMEMORY;
+    const int rc = fit_images(s, batch, 1, &least, &one);
+    if (rc == INFER_EMEMORY && least > s->config.max_memory)
+        return error_set(err, rc,
+                         "a batch of %lld takes %zu bytes even image by image, "
+                         "%llu are allowed (max_memory)",
+                         (long long)batch, least,
+                         (unsigned long long)s->config.max_memory);
+    /* The whole batch is one run. */
+    if (rc < 0 || (most > 0 && plan_work(one->plan) * (double)batch > most))
+        return INFER_EMEMORY;
+    p = largest(s, batch, least, one);
+    /* Those of fewer images stay plans of the session without a batch. */
+    for (int i = s->n_micro; i-- > 0;)
+        if (s->micro[i] != p && s->micro[i]->batch == batch &&
+            session_has_shapes(s, s->micro[i]->whole))
+            micro_batches_drop(s, i);
+    error_clear(err);
+    *out = p;
+    return 0;
 }
 
 /* ---- running ------------------------------------------------------- */

@@ -129,6 +129,10 @@ void plan_free(struct plan *plan); /* NULL is fine */
  * configuration allows.  Packed bytes and workspace count from prepared kernels
  * on; before that the constants as they are. */
 int plan_check_budget(const struct plan *plan, struct infer_error *err);
+/* The memory that is checked, in bytes; false if it cannot be counted. */
+bool plan_memory(const struct plan *plan, size_t *bytes);
+/* The work that is checked: operations, and bytes read and written. */
+double plan_work(const struct plan *plan);
 
 /* Prepares kernels and constants and runs the steps on constants.  Sets
  * workspace_bytes and weight_bytes. */

@@ -34,32 +34,53 @@ static bool constant_bytes(const struct plan *plan, size_t *out)
     return fits;
 }
 
+/* Bytes of a plan by their use. */
+struct need {
+    size_t constants, workspace, total;
+};
+
+static bool count_need(const struct plan *plan, struct need *out)
+{
+    out->workspace = 0;
+    for (int i = 0; i < plan->steps.n; i++)
+        if (plan->steps.at[i]->prepared &&
+            plan->steps.at[i]->exec.workspace > out->workspace)
+            out->workspace = plan->steps.at[i]->exec.workspace;
+    return constant_bytes(plan, &out->constants) &&
+           checked_add(plan->arena_bytes, plan->kept_bytes, &out->total) &&
+           checked_add(out->total, out->constants, &out->total) &&
+           checked_add(out->total, out->workspace, &out->total);
+}
+
+bool plan_memory(const struct plan *plan, size_t *bytes)
+{
+    struct need n;
+
+    if (!count_need(plan, &n))
+        return false;
+    *bytes = n.total;
+    return true;
+}
+
 static int check_memory(const struct plan *plan, struct infer_error *err)
 {
     const uint64_t most = plan->config->max_memory;
-    size_t constants, total, workspace = 0;
+    struct need n;
 
-    for (int i = 0; i < plan->steps.n; i++)
-        if (plan->steps.at[i]->prepared &&
-            plan->steps.at[i]->exec.workspace > workspace)
-            workspace = plan->steps.at[i]->exec.workspace;
-    if (!constant_bytes(plan, &constants) ||
-        !checked_add(plan->arena_bytes, plan->kept_bytes, &total) ||
-        !checked_add(total, constants, &total) ||
-        !checked_add(total, workspace, &total))
+    if (!count_need(plan, &n))
         return error_set(err, INFER_EMEMORY,
                          "plan: its bytes exceed what can be counted");
-    if (total <= most)
+    if (n.total <= most)
         return 0;
     return error_set(err, INFER_EMEMORY,
                      "plan: %.1f MiB are needed (activations %.1f, weights "
                      "%.1f, workspace %.1f), %.1f are allowed (max_memory)",
-                     (double)total / MIB, (double)plan->arena_bytes / MIB,
-                     ((double)constants + (double)plan->kept_bytes) / MIB,
-                     (double)workspace / MIB, (double)most / MIB);
+                     (double)n.total / MIB, (double)plan->arena_bytes / MIB,
+                     ((double)n.constants + (double)plan->kept_bytes) / MIB,
+                     (double)n.workspace / MIB, (double)most / MIB);
 }
 
-static int check_work(const struct plan *plan, struct infer_error *err)
+double plan_work(const struct plan *plan)
 {
     double sum = 0;
 
@@ -68,6 +89,13 @@ static int check_work(const struct plan *plan, struct infer_error *err)
 
         sum += kern_problem_flops(p) + kern_problem_bytes(p);
     }
+    return sum;
+}
+
+static int check_work(const struct plan *plan, struct infer_error *err)
+{
+    const double sum = plan_work(plan);
+
     if (sum <= plan->config->max_work)
         return 0;
     return error_set(err, INFER_EMEMORY,

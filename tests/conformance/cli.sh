@@ -63,6 +63,12 @@ expect 2 'are needed (activations .* (max_memory)' "$infer" -m "$model" \
     --max-memory=20000 "$pictures/7.png"
 expect 0 'seven' "$infer" -m "$model" --max-memory=0.5GiB "$pictures/7.png"
 expect 0 'seven' "$infer" -m "$model" --max-memory=512M "$pictures/7.png"
+# A batch within less memory than it takes.
+expect 0 '^same$' sh -c "'$infer' -m '$model' -b 10 --json --backend=ref \
+    '$pictures' >'$dir/whole.json' && '$infer' -m '$model' -b 10 --json \
+    --backend=ref --max-memory=300000 '$pictures' | cmp - '$dir/whole.json' &&
+    echo same"
+rm "$dir/whole.json"
 for bytes in 5Q M -1 0 nan 1MB 1e30T ''; do
     expect 1 'max-memory takes bytes such as' "$infer" -m "$model" \
         --max-memory="$bytes" "$pictures/7.png"

@@ -137,7 +137,8 @@ static const struct cli_option options[] = {
     {"threads", 0, CLI_INT, "N", "CPU threads (all cores, 7 of 8 of many)",
      TO(session.threads), .min = 1, .max = 1024},
     {"max-memory", 0, CLI_BYTES, "BYTES",
-     "most memory of a plan (CPU: 3/4 of what there is)",
+     "most memory of a plan (CPU: 3/4 of what there is); larger batches run in "
+     "parts",
      TO(session.max_memory), .min = 1},
     {"max-work", 0, CLI_AMOUNT, "X",
      "most operations and bytes moved of a run (CPU: 1e14)",

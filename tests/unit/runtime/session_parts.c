@@ -438,6 +438,123 @@ TEST(test_which_graphs)
     }
 }
 
+/* ---- within max_memory --------------------------------------------- */
+
+/* Weights outweigh activations, so that no cache splits the batch. */
+static struct infer_model *heavy_model(void)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 88172645463325252u;
+    int x, y, w;
+
+    assert_non_null(g);
+    x = input(g, "x", DIMS(-1, 8, 4, 4));
+    y = add_conv(g, &state, "conv", x, 8, 8, 3, 1, 1, -1);
+    y = add(g, GRAPH_FLATTEN, "flat", IN(y), NULL);
+    w = weights(g, &state, DIMS(512, 128));
+    y = add(g, GRAPH_DENSE, "wide", IN(y, w), NULL);
+    assert_true(graph_add_output(g, y) >= 0);
+    w = weights(g, &state, DIMS(10, 512));
+    y = add(g, GRAPH_DENSE, "classes", IN(y, w), NULL);
+    assert_true(graph_add_output(g, y) >= 0);
+    return model_of(g);
+}
+
+static struct infer_session *limited(struct infer_model *model,
+                                     enum infer_backend backend,
+                                     uint64_t memory, double work)
+{
+    struct infer_session_options o;
+    struct infer_session *s = NULL;
+    struct infer_error err = {0};
+
+    infer_session_options_init(&o);
+    o.backend = backend;
+    o.threads = 1;
+    o.max_memory = memory;
+    o.max_work = work;
+    if (infer_session_create(model, &o, &err, &s) < 0)
+        fail_msg("%s", err.text);
+    return s;
+}
+
+/* Both outputs are those of the whole, within the limit; *images: of a
+ * micro-batch. */
+static void assert_split(struct infer_session *whole, struct infer_session *s,
+                         const struct infer_array *x, bool same,
+                         int64_t *images)
+{
+    size_t bytes;
+
+    for (int k = 0; k < 2; k++) {
+        struct infer_array a = run(whole, x, 1, k), b = run(s, x, 1, k);
+        if (same)
+            assert_same(&a, &b);
+        else /* a library's kernel may add in another order */
+            assert_close(&a, &b, 1e-5);
+        free(a.data);
+        free(b.data);
+    }
+    assert_non_null(s->whole);
+    assert_true(plan_memory(s->current, &bytes));
+    assert_true(bytes + s->whole->bytes <= s->config.max_memory);
+    *images = s->whole->images;
+}
+
+/* Every limit from the whole down to the least that is stated does, and fewer
+ * bytes are refused; with the reference the bits are those of the whole. */
+static void check_memory(enum infer_backend backend, int64_t batch)
+{
+    struct infer_model *model = heavy_model();
+    struct infer_session *whole = limited(model, backend, 0, 0), *s;
+    struct infer_error err = {0};
+    uint64_t seed = 3;
+    struct infer_array x = array_of(&seed, DIMS(batch, 8, 4, 4));
+    size_t most, least;
+    int64_t images, before = batch;
+
+    assert_int_equal(infer_session_prepare(whole, &x, 1, &err), 0);
+    assert_null(whole->whole);
+    assert_true(plan_memory(whole->current, &most));
+    /* More than a plan of one image before its kernels are prepared. */
+    s = limited(model, backend, (uint64_t)300 << 10, 0);
+    assert_int_equal(infer_session_prepare(s, &x, 1, &err), INFER_EMEMORY);
+    if (sscanf(err.text, "a batch of %*d takes %zu bytes", &least) != 1)
+        fail_msg("%s", err.text);
+    infer_session_close(&s);
+    assert_true(least < most);
+    for (int i = 0; i <= 4; i++) {
+        s = limited(model, backend,
+                    i == 0 ? most - 1 : most - (most - least) / 4 * (size_t)i,
+                    0);
+        if (i == 4)
+            s->config.max_memory = least;
+        assert_split(whole, s, &x, backend == INFER_BACKEND_REF, &images);
+        assert_true(images <= before && images < batch);
+        before = images;
+        infer_session_close(&s);
+    }
+    assert_int_equal(images, 1);
+    s = limited(model, backend, least - 1, 0);
+    assert_int_equal(infer_session_prepare(s, &x, 1, &err), INFER_EMEMORY);
+    assert_non_null(strstr(err.text, "image by image"));
+    infer_session_close(&s);
+    /* The limit on work is that of the whole batch. */
+    s = limited(model, backend, most - 1, plan_work(whole->current) / 2);
+    assert_int_equal(infer_session_prepare(s, &x, 1, &err), INFER_EMEMORY);
+    infer_session_close(&s);
+    infer_session_close(&whole);
+    infer_model_close(&model);
+    free(x.data);
+}
+
+TEST(test_within_memory)
+{
+    check_memory(INFER_BACKEND_REF, 200);
+    check_memory(INFER_BACKEND_REF, 37);
+    check_memory(INFER_BACKEND_AUTO, 200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +564,7 @@ int main(void)
         cmocka_unit_test(test_told),
         cmocka_unit_test(test_small_runs_whole),
         cmocka_unit_test(test_which_graphs),
+        cmocka_unit_test(test_within_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
