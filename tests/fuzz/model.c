@@ -5,36 +5,12 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <zlib.h>
 
-#include "libinfer/graph/constant.h"
 #include "libinfer/graph/model_file.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate/header.h"
 #include "tests/fuzz/network.h"
-
-static void repair_tensor(struct constant *c)
-{
-    struct infer_error err;
-    unsigned char *bytes;
-
-    if (!c || !c->source)
-        return;
-    bytes = malloc(c->bytes + 1);
-    if (bytes &&
-        file_source_read(c->source, c->offset, bytes, c->bytes, &err) == 0)
-        c->crc = (uint32_t)crc32(0, bytes, (uInt)c->bytes);
-    free(bytes);
-}
-
-/* CRCs of the tensors, and of the multiplier's table. */
-static void repair_tensors(struct graph *g)
-{
-    for (int i = 0; i < g->n_values; i++)
-        repair_tensor(g->value[i].data);
-    if (g->multiplier)
-        repair_tensor(g->multiplier->table);
-}
+#include "tests/fuzz/tools/tensors.h"
 
 static void open_model(const char *path, bool keep)
 {
@@ -44,7 +20,7 @@ static void open_model(const char *path, bool keep)
 
     if (model_file_read(path, &err, &g) < 0)
         return;
-    repair_tensors(g);
+    tensors_repair(g);
     (void)network_run(g, keep, &result, &err);
     network_clear(&result);
 }

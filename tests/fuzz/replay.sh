@@ -11,6 +11,7 @@ for program in "$@"; do
     pack=$src/tests/fuzz/corpus/$name.pack.gz
     # This target reads the same files as another one.
     [ "$name" != passes ] || pack=$src/tests/fuzz/corpus/onnx.pack.gz
+    [ "$name" != emit ] || pack=$src/tests/fuzz/corpus/model.pack.gz
     [ -f "$pack" ] || pack=
     # shellcheck disable=SC2086
     if out=$("./$program" $pack "$src"/tests/data/seed_* 2>&1); then

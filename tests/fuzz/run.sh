@@ -15,6 +15,7 @@ if [ "${1-}" = --one ]; then
     pack=$src/tests/fuzz/corpus/$name.pack.gz
     # This target reads the same files as another one.
     [ "$name" != passes ] || pack=$src/tests/fuzz/corpus/onnx.pack.gz
+    [ "$name" != emit ] || pack=$src/tests/fuzz/corpus/model.pack.gz
     [ ! -f "$pack" ] || python3 "$src/tests/make/fuzz_packs.py" --unpack \
         "$pack" "seeds-$name" >/dev/null
     dict=dict/$name.dict

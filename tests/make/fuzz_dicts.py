@@ -34,6 +34,9 @@ PNG = [b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"acTL", b"fdAT",
 
 # Of each target: the sources whose words count, and further tokens.
 TARGETS = {
+    "annotations": (["tools/infer/coco_file.c"],
+                    NUMBERS + [b"bbox", b"image_id", b"category_id",
+                               b"iscrowd", b"area", b"file_name", b"null"]),
     "caffe": (["weights/caffe/*", "weights/layers/*"], NUMBERS),
     "checkpoint": (["tools/train/checkpoint.c", "weights/safetensors/*"],
                    NUMBERS + [b"fc.weight", b"fc.bias"]),
@@ -42,6 +45,8 @@ TARGETS = {
     "data": (["tools/npy.c", "weights/numpy/*", "tools/train/data/*.c"],
              ZIP[10:] + NUMBERS + [b"\x00\x00\x08\x03", b"\x00\x00\x08\x01",
                                    b"\x1f\x8b\x08"]),
+    "emit": (["libinfer/graph/*", "libinfer/graph/ops/*", "kernels/*.def"],
+             NUMBERS + [b"*/", b"\\", b"\"", b"??/"]),
     "export": (["weights/aten/*"], NUMBERS),
     "folder": (["weights/safetensors/*", "weights/onnx/tensor.c",
                 "weights/external.c"], NUMBERS + [
@@ -53,6 +58,7 @@ TARGETS = {
     "legacy": (["weights/pytorch/*"], PICKLE),
     "model": (["libinfer/graph/*", "libinfer/graph/ops/*", "kernels/*.def"],
               NUMBERS),
+    "multiplier": (["libinfer/multiplier/*"], NUMBERS + [b'{"axm":1,']),
     "ncnn": (["weights/ncnn/*", "weights/layers/*"], NUMBERS),
     "npz": (["weights/numpy/*"], ZIP + NUMBERS),
     "onnx": (["weights/onnx/*", "weights/onnx/composed/*"], NUMBERS[:4]),

@@ -32,8 +32,8 @@ static const char *skip_string(const char *p)
     return p + 1;
 }
 
-/* The end of the value at p; NULL: a bracket is not closed.  What lies between
- * its ends is checked by who parses it. */
+/* The end of the value at p; NULL: there is none, or a bracket is not closed.
+ * What lies between its ends is checked by who parses it. */
 static const char *skip_value(const char *p)
 {
     size_t depth = 0;
@@ -50,8 +50,8 @@ static const char *skip_value(const char *p)
         if (*p == '[' || *p == '{') {
             depth++;
         } else if (*p == ']' || *p == '}') {
-            if (depth == 0)
-                return p;
+            if (depth == 0) /* no value at all */
+                return NULL;
             depth--;
         } else if (depth == 0) {
             const size_t length = strcspn(p, " \t\r\n,]}[{\"");
@@ -65,6 +65,21 @@ static const char *skip_value(const char *p)
 
 /* ---- elements ------------------------------------------------------ */
 
+/* What malloc() adds to a string, and the step of its sizes. */
+#define STRING_BYTES 32
+
+/* Counts an element of few bytes of text that takes many. */
+static int take_room(struct coco_file *f, size_t bytes, struct infer_error *err)
+{
+    if (bytes > f->room)
+        return error_set(err, INFER_EFORMAT,
+                         "more elements than the limit: in memory they would "
+                         "take %zu MiB more than the text",
+                         COCO_FREE_BYTES >> 20);
+    f->room -= bytes;
+    return INFER_OK;
+}
+
 /* Room for one more of `count` items; doubles at powers of two. */
 static void *grow(void *items, size_t count, size_t bytes)
 {
@@ -75,12 +90,17 @@ static void *grow(void *items, size_t count, size_t bytes)
                : realloc(items, (count > 0 ? 2 * count : 1) * bytes);
 }
 
-static int add_entry(struct coco_entries *to, const cJSON *json,
-                     const char *key, struct infer_error *err)
+static int add_entry(struct coco_file *f, struct coco_entries *to,
+                     const cJSON *json, const char *key,
+                     struct infer_error *err)
 {
     const char *name = json_string(json, key);
     struct coco_entry *more, *e;
+    const int rc =
+        take_room(f, sizeof *e + STRING_BYTES + (name ? strlen(name) : 0), err);
 
+    if (rc < 0)
+        return rc;
     more = grow(to->item, to->count, sizeof *more);
     if (more == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
@@ -100,13 +120,13 @@ static int add_entry(struct coco_entries *to, const cJSON *json,
 static int add_image(struct coco_file *f, const cJSON *json,
                      struct infer_error *err)
 {
-    return add_entry(&f->images, json, "file_name", err);
+    return add_entry(f, &f->images, json, "file_name", err);
 }
 
 static int add_category(struct coco_file *f, const cJSON *json,
                         struct infer_error *err)
 {
-    return add_entry(&f->categories, json, "name", err);
+    return add_entry(f, &f->categories, json, "name", err);
 }
 
 static int add_truth(struct coco_file *f, const cJSON *json,
@@ -114,11 +134,14 @@ static int add_truth(struct coco_file *f, const cJSON *json,
 {
     const cJSON *box = json_member(json, "bbox"), *number;
     const cJSON *crowd = json_member(json, "iscrowd");
-    void *truth = grow(f->truth, f->n_truth, sizeof *f->truth);
-    void *ids = NULL;
+    const int rc = take_room(f, sizeof *f->truth + sizeof *f->ids, err);
+    void *truth, *ids = NULL;
     struct ap_truth *t;
     int n = 0;
 
+    if (rc < 0)
+        return rc;
+    truth = grow(f->truth, f->n_truth, sizeof *f->truth);
     if (truth != NULL) {
         f->truth = truth;
         ids = grow(f->ids, f->n_truth, sizeof *f->ids);
@@ -304,6 +327,8 @@ int coco_file_read(const char *path, struct infer_error *err,
     rc = file_read_all(path, MAX_BYTES, err, &data, &bytes);
     if (rc < 0)
         return rc;
+    out->room =
+        bytes > SIZE_MAX - COCO_FREE_BYTES ? bytes : bytes + COCO_FREE_BYTES;
     const char *text = skip_space(data);
     if (*text != '{' || strlen(data) != bytes)
         rc = error_set(err, INFER_EFORMAT, "no JSON object");

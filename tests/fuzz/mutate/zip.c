@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mutator of zip archives (npz, .keras, .pth): changes a member, its name or
- * the list, and packs them anew with the right sizes and CRCs.  Other inputs
- * are changed as bytes. */
+/* Mutator of zip archives (npz, .keras, .pth, .pt2): changes a member, its name
+ * or the list, and packs them anew with the right sizes and CRCs.  Members and
+ * inputs that are JSON are changed as such, others as bytes. */
+#include "tests/fuzz/mutate/json.h"
 #include "tests/fuzz/mutate/mutate.h"
 #include "tests/zipmaker.h"
 #include "weights/weights.h"
@@ -83,6 +84,22 @@ static size_t zip_join(uint8_t *out, size_t room, const struct member *m, int n)
     return size;
 }
 
+/* A changed copy of a member; *bytes becomes its size.  NULL: out of memory. */
+static uint8_t *change_data(const uint8_t *data, size_t *bytes, unsigned *state)
+{
+    const size_t room = *bytes + 256;
+    uint8_t *copy;
+
+    if (!json_begins(data, *bytes))
+        return mutate_copy(data, bytes, 64);
+    copy = malloc(room);
+    if (copy) {
+        memcpy(copy, data, *bytes);
+        *bytes = json_change(copy, *bytes, room, state);
+    }
+    return copy;
+}
+
 static void zip_change(struct member *m, int n, unsigned *state)
 {
     struct member *a = &m[mutate_random(state) % (unsigned)n];
@@ -113,7 +130,7 @@ static void zip_change(struct member *m, int n, unsigned *state)
     case 5:
     case 6:
     case 7:
-        copy = mutate_copy(a->data, &a->bytes, 64);
+        copy = change_data(a->data, &a->bytes, state);
         if (!copy) {
             a->bytes = saved.bytes;
             break;
@@ -140,6 +157,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
         zip_change(member, n, &state);
         made = zip_join(data, max_size, member, n);
         members_clear(member, n);
-    }
+    } else if (json_begins(data, size) && mutate_random(&state) % 8 != 0)
+        made = json_change(data, size, max_size, &state);
     return made > 0 ? made : LLVMFuzzerMutate(data, size, max_size);
 }
