@@ -125,18 +125,21 @@ given_shape(const struct onnx_import *im, const char *name, int position)
 
 /* Sizes of a free dimension at the probes.  Each free dimension gets sizes of
  * its own, so that no two are ever mistaken for one another.  Spatial ones are
- * large and divide well, as some networks need them.  The last is odd where
- * the network takes it: there "twice this tensor" and "as large as that one"
- * are two things. */
+ * large and divide well, as some networks need them.  Where the network takes
+ * it, the second is above a multiple of 32 by 1 and the last below by 1: one of
+ * them stays odd when it is halved again and again upwards, the other when
+ * downwards, and so "twice this tensor" and "as large as that one" are two
+ * things at every stride.  Attention between all pixels is beyond any memory at
+ * these sizes; smaller ones are tried after them. */
 static int64_t probe_size(const struct onnx_import *im, int probe,
                           int dimension)
 {
-    const bool odd = im->odd_sizes && probe == ONNX_PROBES - 1;
+    const int64_t k = 3 * (int64_t)probe + dimension;
+    const int add = !im->odd_sizes || probe == 0 ? 0 : probe == 1 ? 1 : -1;
 
     if (dimension == 0)
         return probe + 1;
-    return 256 + 64 * (3 * (int64_t)probe + dimension) +
-           (odd ? 2 * dimension + 1 : 0);
+    return im->small_sizes ? 64 + 32 * k + add : 256 + 64 * k + add;
 }
 
 /* Whether a dimension from number d on is open. */
@@ -766,8 +769,8 @@ static void explain_open_sizes(struct onnx_import *settings,
 /* Most files state a batch of 1 and mean any, and most with open sizes take odd
  * ones.  Where that reading does not work out, the batch stays as it is stated,
  * and the sizes are even. */
-static int import_either(struct onnx_import *settings, struct pb_span name,
-                         struct graph **out)
+static int import_at_sizes(struct onnx_import *settings, struct pb_span name,
+                           struct graph **out)
 {
     bool choice;
     int rc;
@@ -777,8 +780,27 @@ static int import_either(struct onnx_import *settings, struct pb_span name,
     settings->freed_batch = settings->odd_sizes = false;
     if (rc < 0 && choice && rc != INFER_EMEMORY)
         rc = attempt(settings, name, &choice, out);
-    if (rc < 0 && rc != INFER_EMEMORY && settings->free_extent)
-        explain_open_sizes(settings, name);
+    return rc;
+}
+
+/* A network that is refused at large sizes is read at smaller ones; where these
+ * do not help, the first refusal stands. */
+static int import_either(struct onnx_import *settings, struct pb_span name,
+                         struct graph **out)
+{
+    struct infer_error first;
+    int rc = import_at_sizes(settings, name, out), again;
+
+    if (rc == 0 || rc == INFER_EMEMORY || !settings->free_extent)
+        return rc;
+    first = *settings->err;
+    settings->small_sizes = true;
+    again = import_at_sizes(settings, name, out);
+    settings->small_sizes = false;
+    if (again == 0 || again == INFER_EMEMORY)
+        return again;
+    *settings->err = first;
+    explain_open_sizes(settings, name);
     return rc;
 }
 

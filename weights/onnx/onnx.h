@@ -112,7 +112,8 @@ struct onnx_import {
     bool freed_batch;
     bool free_extent; /* a dimension other than the batch is open */
     bool fixed_sizes; /* setting: open dimensions take a size */
-    bool odd_sizes;   /* and has an odd size at the last probe */
+    bool odd_sizes;   /* and has odd sizes behind the first probe */
+    bool small_sizes; /* and smaller sizes at all probes */
     struct graph_type (*type)[ONNX_PROBES]; /* by value of the graph */
     unsigned char *fixed; /* the same: computed from constants alone */
     int types_capacity;

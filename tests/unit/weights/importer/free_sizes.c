@@ -9,7 +9,7 @@ static void must_give(struct graph *g, int64_t h, int64_t w, const float *x,
                       const float *want, size_t n)
 {
     struct graph *copy = graph_copy(g);
-    float y[256] = {0};
+    float y[512] = {0};
 
     assert_non_null(copy);
     assert_true(n <= COUNT(y));
@@ -159,13 +159,72 @@ TEST(test_fill)
     graph_free(g);
 }
 
+/* The feature map of stride 8 is resized to the size of that of stride 4 and
+ * added to it, as in pyramids of features: for every size, and by windows with
+ * and without a border. */
+TEST(test_pyramid)
+{
+    for (int border = 0; border < 2; border++) {
+        static const int64_t size[][2] = {
+            {32, 40}, {39, 44}, {41, 47}, {33, 31}};
+        struct pb_message m = picture();
+        static const float x[2 * 47 * 47];
+        static const float want[2 * 12 * 12];
+        struct graph *g;
+
+        for (int k = 0; k < 3; k++) {
+            static const char *const name[] = {"x", "a", "b", "c"};
+            const int64_t two[] = {2, 2}, three[] = {3, 3};
+            struct pb_message a = EMPTY;
+
+            attr_ints(&a, "kernel_shape", 2, border ? three : two);
+            attr_ints(&a, "strides", DIMS(2, 2));
+            if (border)
+                attr_ints(&a, "pads", DIMS(1, 1, 1, 1));
+            graph_node(&m, "MaxPool", name[k], name[k + 1], &a);
+        }
+        graph_node(&m, "Shape", "b", "sizes", NULL);
+        graph_node(&m, "Resize", "c   sizes", "up", NULL);
+        graph_node(&m, "Add", "b up", "y", NULL);
+        g = must_read(model_of(&m, 13));
+        for (size_t k = 0; k < COUNT(size); k++)
+            must_give(g, size[k][0], size[k][1], x, want, 2);
+        graph_free(g);
+    }
+}
+
+/* Every pixel beside every pixel: x (x^T x), which is beyond any memory at the
+ * larger of the sizes that the importer tries. */
+TEST(test_all_pixels)
+{
+    struct pb_message m = picture(), a = EMPTY;
+    const float x[8] = {1, 2, 3, 4, 1, 0, -1, 2};
+    float want[8] = {0};
+    struct graph *g;
+
+    graph_ints(&m, "pixels", DIMS(3), INTS(0, 0, -1));
+    graph_node(&m, "Reshape", "x pixels", "line", NULL);
+    attr_ints(&a, "perm", DIMS(0, 2, 1));
+    graph_node(&m, "Transpose", "line", "column", &a);
+    graph_node(&m, "MatMul", "column line", "pairs", NULL);
+    graph_node(&m, "MatMul", "line pairs", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    for (int c = 0; c < 2; c++)
+        for (int q = 0; q < 4; q++)
+            for (int p = 0; p < 4; p++)
+                want[4 * c + q] +=
+                    x[4 * c + p] * (x[p] * x[q] + x[4 + p] * x[4 + q]);
+    must_give(g, 2, 2, x, want, 8);
+    must_give(g, 1, 4, x, want, 8);
+    graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grid),
-        cmocka_unit_test(test_joined_grid),
-        cmocka_unit_test(test_reshape_back),
-        cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_grid),         cmocka_unit_test(test_joined_grid),
+        cmocka_unit_test(test_reshape_back), cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_pyramid),      cmocka_unit_test(test_all_pixels),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
