@@ -15,7 +15,7 @@ cd "$WORK/build"
 make -s -j"$(nproc)" fuzz-targets CCLD="$CXX"
 python3 "$src/tests/make/fuzz_dicts.py" "$src" "$OUT"
 mkdir -p "$OUT/lib"
-for program in tests/fuzz/*; do
+for program in tests/fuzz/* tests/fuzz/*/*; do
     [ -f "$program" ] && [ -x "$program" ] || continue
     name=$(basename "$program")
     cp "$program" "$OUT/$name"
@@ -26,6 +26,7 @@ for program in tests/fuzz/*; do
     cp "$src"/tests/data/seed_* seeds/
     pack=$src/tests/fuzz/corpus/$name.pack.gz
     [ "$name" != passes ] || pack=$src/tests/fuzz/corpus/onnx.pack.gz
+    [ "$name" != emit ] || pack=$src/tests/fuzz/corpus/model.pack.gz
     [ ! -f "$pack" ] ||
         python3 "$src/tests/make/fuzz_packs.py" --unpack "$pack" seeds
     find seeds -type f -print0 | sort -z | xargs -0 zip -qj "$OUT/${name}_seed_corpus.zip"
