@@ -242,6 +242,10 @@ static struct wgmma_state state_of(const struct dgrad_config *c, int phase)
     s.multiprocessors = c->multiprocessors;
     s.tiles_m = conv_ceil_div(c->most, L::BM);
     s.tiles_n = conv_ceil_div(s.g.k, L::BN);
+    s.pitch = s.k_tiles * 64;
+    s.cluster = 1;
+    if constexpr (L::CLUSTER)
+        s.cluster = wgmma_cluster_of<L>(&s, 0);
     return s;
 }
 
@@ -292,6 +296,18 @@ static double estimate(const struct kern_problem *p,
                          : wgmma_estimate_tile<typename D::L>(p, &s, percent);
 }
 
+template <typename L>
+static double estimate_cluster(const struct kern_problem *p,
+                               const struct kern_device *d, int percent)
+{
+    struct dgrad_config c;
+
+    if (read_problem(p, d, &c, NULL) < 0)
+        return 1e30;
+    const struct wgmma_state s = state_of<L>(&c, 0);
+    return wgmma_estimate_cluster<L>(p, &s, percent);
+}
+
 /* ---- launching ----------------------------------------------------- */
 
 static int map_weights(const struct kern_exec *e, const struct kern_args *args,
@@ -304,36 +320,64 @@ static int map_weights(const struct kern_exec *e, const struct kern_args *args,
                            (int)w->dim[1], err);
 }
 
+/* Arguments of stride 1 but the maps of stores. */
+template <typename L>
+static int fill_plain(const struct kern_exec *e, const struct kern_args *args,
+                      const struct wgmma_state *s, struct wgmma_args *a,
+                      struct infer_error *err)
+{
+    const enum infer_dtype dtype = e->problem.in[CONV_X].dtype;
+    int rc = map_weights(e, args, &a->w, err);
+
+    a->w_tail = a->w;
+    a->g = s->g;
+    a->out = output_of(e, args, s->g.k);
+    a->im2col = s->im2col;
+    a->constant_bias = 1;
+    a->per_position = s->per_position;
+    a->k_tiles = s->k_tiles;
+    a->tiles_m = s->tiles_m;
+    a->tiles_n = s->tiles_n;
+    if (rc == 0)
+        rc = s->im2col ? tensor_map_im2col(&a->x, tensor_map_type_of(dtype),
+                                           args->in[CONV_X], &s->g, L::BM, err)
+                       : tensor_map_matrix(&a->x, tensor_map_type_of(dtype),
+                                           args->in[CONV_X], s->g.m, s->g.c,
+                                           s->g.c, L::BM, err);
+    return rc;
+}
+
 template <typename L>
 static int run_plain(const struct kern_exec *e, const struct kern_args *args,
                      struct infer_error *err)
 {
     const struct dgrad_state *state = (const struct dgrad_state *)e->state;
     const struct wgmma_state s = state_of<L>(&state->config, 0);
-    const enum infer_dtype dtype = e->problem.in[CONV_X].dtype;
     struct wgmma_args a = {};
-    int rc = map_weights(e, args, &a.w, err);
+    int rc = fill_plain<L>(e, args, &s, &a, err);
 
-    a.g = s.g;
-    a.out = output_of(e, args, s.g.k);
-    a.im2col = s.im2col;
-    a.constant_bias = 1;
-    a.per_position = s.per_position;
-    a.k_tiles = s.k_tiles;
-    a.tiles_m = s.tiles_m;
-    a.tiles_n = s.tiles_n;
     if (rc == 0)
-        rc = s.im2col ? tensor_map_im2col(&a.x, tensor_map_type_of(dtype),
-                                          args->in[CONV_X], &s.g, L::BM, err)
-                      : tensor_map_matrix(&a.x, tensor_map_type_of(dtype),
-                                          args->in[CONV_X], s.g.m, s.g.c, s.g.c,
-                                          L::BM, err);
-    if (rc == 0)
-        rc = wgmma_store_maps(&s, dtype, &a, err);
+        rc = wgmma_store_maps(&s, e->problem.in[CONV_X].dtype, &a, err);
     if (rc < 0)
         return rc;
     return wgmma_launch_persistent<L>(wgmma_tile_kernel<L, false>, &s,
                                       args->stream, a, err);
+}
+
+template <typename L>
+static int launch_cluster(const struct kern_exec *e,
+                          const struct kern_args *args, struct infer_error *err)
+{
+    const struct dgrad_state *state = (const struct dgrad_state *)e->state;
+    const struct wgmma_state s = state_of<L>(&state->config, 0);
+    struct wgmma_args a = {};
+    const int rc = fill_plain<L>(e, args, &s, &a, err);
+
+    if (rc < 0)
+        return rc;
+    return launch_clusters(wgmma_cluster_kernel<L>,
+                           s.tiles_m * s.tiles_n * s.cluster, s.cluster,
+                           L::THREADS, L::SHARED, args->stream, a, err);
 }
 
 /* The phases that have to be computed. */
@@ -407,6 +451,15 @@ static int read_state(const struct kern_problem *p, const struct kern_device *d,
     return read_problem(p, d, &s->config, why);
 }
 
+static int read_plain_state(const struct kern_problem *p,
+                            const struct kern_device *d, int,
+                            struct dgrad_state *s, struct infer_error *why)
+{
+    if (is_strided(p))
+        return error_set(why, INFER_EUNSUPPORTED, "takes strides of 1");
+    return read_problem(p, d, &s->config, why);
+}
+
 /* Nothing is packed. */
 static void declare(struct kern_exec *, const struct dgrad_state *)
 {
@@ -420,6 +473,14 @@ static void declare(struct kern_exec *, const struct dgrad_state *)
             launch<__VA_ARGS__>                                                \
     }
 
+#define DGRAD_CLUSTER(name, percent, ...)                                      \
+    {                                                                          \
+        name, percent, state_supports<struct dgrad_state, read_plain_state>,   \
+            estimate_cluster<__VA_ARGS__>, NULL, NULL,                         \
+            state_prepare<struct dgrad_state, read_plain_state, declare>,      \
+            NULL, launch_cluster<__VA_ARGS__>                                  \
+    }
+
 /* Arguments as in wgmma_rows.cuh, then the stages by phases.  Shared memory by
  * phases, bytes of 232,448: 213,152; 229,568; 213,184; 221,328; 213,248;
  * 213,120. */
@@ -431,6 +492,9 @@ static const struct conv_tile tiles[] = {
     DGRAD_TILE("256x64", 70, dgrad_tile<wgmma_tile<M, 4, 1, 2, 64, 4, 4>, 5>),
     DGRAD_TILE("128x64", 50, dgrad_tile<wgmma_tile<M, 2, 1, 2, 64, 5, 4>, 8>),
     DGRAD_TILE("64x256", 58, dgrad_tile<wgmma_tile<M, 1, 1, 2, 256, 3, 5>, 5>),
+    DGRAD_CLUSTER("128x128_cluster", 85, wgmma_cluster<M, 2, 128, 4>),
+    DGRAD_CLUSTER("128x64_cluster", 67, wgmma_cluster<M, 2, 64, 7>),
+    DGRAD_CLUSTER("64x64_cluster", 46, wgmma_cluster<M, 1, 64, 5>),
 };
 
 CONV_FAMILY_OF_FEW(conv2d_dgrad_nhwc_f16_cuda_wgmma_sm90,
