@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Depthwise convolution whose channels are no multiple of 8, channels last.
+ * Depthwise convolution whose channels are no multiple of 8, or lie within the
+ * pixels of another tensor wherever those begin, channels last.
  *
- * Pixels of such tensors do not begin at 16 bytes, so that depthwise.cuh loads
- * two channels at a time, and neighbours in a warp, which take several pixels
+ * Such pixels do not begin at 16 bytes, so that depthwise.cuh would load two
+ * channels at a time, and neighbours in a warp, which take several pixels
  * each, lie apart: what a warp asks for is spread over many lines of the cache.
  * Here a warp takes 32 neighbouring vectors of V channels (2, or 1 of odd
  * counts) of a row of outputs, of whatever pixels they are, and each thread
@@ -43,14 +44,15 @@ walk_load_row(const struct walk_args &a, const struct walk_place &at, int row,
     const bool inside = (unsigned)row < (unsigned)a.g.h;
     const T *from =
         (const T *)a.x +
-        (int64_t)(at.n * a.g.h + (inside ? row : 0)) * a.g.w * a.g.c + at.k;
+        (int64_t)(at.n * a.g.h + (inside ? row : 0)) * a.g.w * a.g.x_pitch +
+        at.k;
 
 #pragma unroll
     for (int s = 0; s < R; s++) {
         const int column = at.column + s;
         x[s] = vec<T, V>();
         if (inside && (unsigned)column < (unsigned)a.g.w)
-            x[s] = load_vec<T, V>(from + column * a.g.c);
+            x[s] = load_vec<T, V>(from + column * a.g.x_pitch);
     }
 }
 
@@ -125,15 +127,25 @@ struct walk_state {
     int height;
 };
 
+/* Channels that are moved at once. */
 static int walk_vector(const struct conv_geometry *g)
 {
-    return g->k % 2 == 0 ? 2 : 1;
+    return (g->k | g->x_pitch | g->y_pitch | g->r_pitch) % 2 == 0 ? 2 : 1;
 }
 
-static int64_t walk_threads(const struct conv_geometry *g, int height)
+/* The same where the tensors are known: views begin at any element. */
+static int walk_vector_at(const struct conv_geometry *g,
+                          const struct output_args *out, const void *x)
 {
-    return (int64_t)g->n * conv_ceil_div(g->p, height) * g->q *
-           (g->k / walk_vector(g));
+    const uintptr_t addresses =
+        (uintptr_t)x | (uintptr_t)out->y | (uintptr_t)out->residual;
+
+    return addresses % 4 == 0 ? walk_vector(g) : 1;
+}
+
+static int64_t walk_threads(const struct conv_geometry *g, int height, int v)
+{
+    return (int64_t)g->n * conv_ceil_div(g->p, height) * g->q * (g->k / v);
 }
 
 /* Rows of a thread: many where that leaves 1,024 threads a multiprocessor,
@@ -144,9 +156,10 @@ static int walk_height(const struct conv_geometry *g,
     static const int order[WALK_HEIGHTS][WALK_HEIGHTS] = {
         {16, 7, 2}, {7, 16, 2}, {2, 7, 16}};
     const int64_t enough = 1024 * (int64_t)conv_multiprocessors(d);
-    const int first = walk_threads(g, 16) >= enough  ? 0
-                      : walk_threads(g, 7) >= enough ? 1
-                                                     : 2;
+    const int v = walk_vector(g);
+    const int first = walk_threads(g, 16, v) >= enough  ? 0
+                      : walk_threads(g, 7, v) >= enough ? 1
+                                                        : 2;
 
     return order[first][variant];
 }
@@ -155,16 +168,18 @@ static int walk_read(const struct kern_problem *p, const struct kern_device *d,
                      int variant, struct walk_state *s, struct infer_error *why)
 {
     struct conv_geometry *g = &s->g;
-    int rc = conv_geometry_read(p, g, why);
+    int rc = conv_geometry_read_pitched(p, g, why);
 
     if (rc == 0)
         rc = conv_weights_packable(p, why);
     if (rc < 0)
         return rc;
-    if (g->cg != 1 || g->kg != 1 || g->k % 8 == 0)
+    if (g->cg != 1 || g->kg != 1 ||
+        (g->k % 8 == 0 && g->x_pitch == g->k && g->y_pitch == g->k))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes depthwise convolutions whose channels are no "
-                         "multiple of 8, found %d groups of %d to %d channels",
+                         "multiple of 8 or part of a pixel, found %d groups of "
+                         "%d to %d channels",
                          g->groups, g->cg, g->kg);
     if (g->r != g->s || (g->r != 3 && g->r != 5 && g->r != 7) ||
         g->stride_h != g->stride_w || g->stride_h > 2 || g->dilation_h != 1 ||
@@ -175,7 +190,7 @@ static int walk_read(const struct kern_problem *p, const struct kern_device *d,
     if (variant < 0 || variant >= WALK_HEIGHTS)
         return error_set(why, INFER_EUNSUPPORTED, "has no variant %d", variant);
     s->height = walk_height(g, d, variant);
-    if (g->m == 0 || walk_threads(g, 1) > INT32_MAX)
+    if (g->m == 0 || walk_threads(g, 1, 1) > INT32_MAX)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes up to 2^31 vectors of outputs");
     return 0;
@@ -193,7 +208,7 @@ static double walk_estimate(const struct kern_problem *p,
 {
     struct conv_geometry g;
 
-    if (conv_geometry_read(p, &g, NULL) < 0)
+    if (conv_geometry_read_pitched(p, &g, NULL) < 0)
         return 1e30;
     return 2 + kern_problem_bytes(p) * (1 + g.r / 7.0) / 2.5e6;
 }
@@ -240,18 +255,20 @@ static int walk_launch(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct walk_state *s = (const struct walk_state *)e->state;
     const struct conv_geometry *g = &s->g;
-    const int v = walk_vector(g);
     struct walk_args a;
 
     a.g = *g;
     a.x = args->in[CONV_X];
     a.w = args->in[CONV_W];
+    a.out = output_of(e, args, g->k);
+    a.out.y_pitch = g->y_pitch;
+    a.out.r_pitch = g->r_pitch;
+    const int v = walk_vector_at(g, &a.out, a.x);
     a.height = s->height;
-    a.count = walk_threads(g, s->height);
+    a.count = walk_threads(g, s->height, v);
     a.line.init((uint32_t)(g->q * (g->k / v)));
     a.channels.init((uint32_t)(g->k / v));
     a.strips.init((uint32_t)conv_ceil_div(g->p, s->height));
-    a.out = output_of(e, args, g->k);
     return launch_chained(v == 2 ? walk_for<T, 2>(g) : walk_for<T, 1>(g),
                           dim3(cuda_blocks(a.count, DEPTHWISE_WALK_THREADS)),
                           dim3(DEPTHWISE_WALK_THREADS), 0, args->stream, a,

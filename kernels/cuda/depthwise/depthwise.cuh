@@ -59,7 +59,7 @@ depthwise_row(const struct depthwise_args &a, const T *x, const T *taps,
 #pragma unroll
     for (int i = 0; i < COLUMNS; i++) {
         const bool ok = (unsigned)(column + i) < (unsigned)a.g.w;
-        v[i] = load_vec<T, V>(x + (ok ? column + i : 0) * a.g.c);
+        v[i] = load_vec<T, V>(x + (ok ? column + i : 0) * a.g.x_pitch);
     }
 #pragma unroll
     for (int s = 0; s < S; s++)
@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
         const bool inside = (unsigned)(row + r) < (unsigned)a.g.h;
         const int line = at.n * a.g.h + (inside ? row + r : 0);
         depthwise_row<T, V, R, STRIDE, TW>(
-            a, (const T *)a.x + line * a.g.w * a.g.c + at.k,
+            a, (const T *)a.x + line * a.g.w * a.g.x_pitch + at.k,
             (const T *)a.w + r * R * a.g.k + at.k, inside, column, acc);
     }
     depthwise_finish<T, V, TW>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q,
@@ -187,14 +187,35 @@ static inline int depthwise_weights_readable(const struct kern_problem *p,
 
 /* ---- the host's side ----------------------------------------------- */
 
+/* Pixels may lie further apart than their channels: by whole vectors of what a
+ * thread moves at once. */
+static inline int depthwise_check_pitches(const struct kern_problem *p,
+                                          const struct conv_geometry *g,
+                                          struct infer_error *why)
+{
+    const int v =
+        depthwise_window_vector(g, infer_dtype_size(p->in[CONV_X].dtype));
+    const int in = g->kg == 1 ? v : g->kg == 2 ? conv_ceil_div(v, 2) : 1;
+
+    if (g->x_pitch % in == 0 && g->y_pitch % v == 0 && g->r_pitch % v == 0)
+        return 0;
+    return error_set(
+        why, INFER_EUNSUPPORTED,
+        "takes pixels that lie multiples of %d, %d and %d elements "
+        "apart, found %d, %d and %d",
+        in, v, v, g->x_pitch, g->y_pitch, g->r_pitch);
+}
+
 static inline int depthwise_supports(const struct kern_problem *p,
                                      const struct kern_device *d,
                                      struct infer_error *why)
 {
     struct conv_geometry g;
-    int r = conv_geometry_read(p, &g, why);
+    int r = conv_geometry_read_pitched(p, &g, why);
 
     (void)d;
+    if (r == 0)
+        r = depthwise_check_pitches(p, &g, why);
     if (r == 0)
         r = p->constant_in & 1u << CONV_W ? conv_weights_packable(p, why)
                                           : depthwise_weights_readable(p, why);
@@ -253,7 +274,7 @@ static inline double depthwise_estimate(const struct kern_problem *p,
     struct conv_geometry g;
     struct infer_error why;
 
-    if (conv_geometry_read(p, &g, &why) < 0 ||
+    if (conv_geometry_read_pitched(p, &g, &why) < 0 ||
         depthwise_is_unrolled(&g, infer_dtype_size(p->in[CONV_X].dtype)))
         return bytes;
     const double products =
@@ -395,7 +416,7 @@ static inline int depthwise_prepare(struct kern_exec *e,
     int r;
 
     s = (struct depthwise_state *)malloc(sizeof(*s));
-    r = s ? conv_geometry_read(&e->problem, &s->g, err)
+    r = s ? conv_geometry_read_pitched(&e->problem, &s->g, err)
           : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
     if (r == 0)
         r = depthwise_choose(e, d, s, err);
@@ -481,6 +502,8 @@ static int depthwise_launch(const struct kern_exec *e,
     a.x = args->in[CONV_X];
     a.w = s->packs ? args->workspace : args->in[CONV_W];
     a.out = output_of(e, args, g->k);
+    a.out.y_pitch = g->y_pitch;
+    a.out.r_pitch = g->r_pitch;
     if constexpr (sizeof(T) == 2)
         if (s->width == 0)
             return depthwise_launch_tiles<T>(s, &a, args->stream, err);

@@ -126,7 +126,7 @@ depthwise_tile_fill(const struct depthwise_tile_args &a,
     const bool narrow = a.t.wide <= 32;
     const int step = narrow ? (int)a.wide.div(32) : 1;
     const int y = (int)a.wide.divmod(pixel, &column);
-    const int k = at.k + 8 * (int)group, row_pitch = a.g.w * a.g.c;
+    const int k = at.k + 8 * (int)group, row_pitch = a.g.w * a.g.x_pitch;
 
     if (k >= a.g.k || y >= step)
         return;
@@ -138,7 +138,7 @@ depthwise_tile_fill(const struct depthwise_tile_args &a,
             const T *from = (const T *)a.x +
                             (((at.n + image) * a.g.h + at.h + begin) * a.g.w +
                              (ok ? w : 0)) *
-                                a.g.c +
+                                a.g.x_pitch +
                             k;
             uint32_t to = at.shared + (image * a.t.high + begin) * a.t.line +
                           depthwise_tile_column<STRIDE>(a.t, i) + group * 16;

@@ -58,7 +58,7 @@ depthwise_window_row(const struct conv_geometry &g, const T *x, const T *taps,
         for (int t = 0; t < TW; t++) {
             const int at = column + t * g.stride_w;
             ok[t] = (unsigned)at < (unsigned)g.w;
-            pixel[t] = load_vec<T, N>(x + (ok[t] ? at : 0) * g.c);
+            pixel[t] = load_vec<T, N>(x + (ok[t] ? at : 0) * g.x_pitch);
         }
         load_floats<T, V>(taps + s * g.k, w);
 #pragma unroll
@@ -88,7 +88,8 @@ depthwise_window_slide(const struct conv_geometry &g, const T *x, const T *taps,
 #pragma unroll
         for (int i = 0; i < TW; i++) {
             ok[i] = (unsigned)(column + s + i) < (unsigned)g.w;
-            pixel[i] = load_vec<T, V>(x + (ok[i] ? column + s + i : 0) * g.c);
+            pixel[i] =
+                load_vec<T, V>(x + (ok[i] ? column + s + i : 0) * g.x_pitch);
             weight[i] = load_vec<T, V>(taps + min(s + i, g.s - 1) * g.k);
         }
 #pragma unroll
@@ -128,7 +129,7 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
         const int h = at.p * g.stride_h - g.pad_top + r * g.dilation_h;
         if ((unsigned)h >= (unsigned)g.h || g.w == 0)
             continue;
-        const T *row = x + (at.n * g.h + h) * g.w * g.c;
+        const T *row = x + (at.n * g.h + h) * g.w * g.x_pitch;
         const T *taps = (const T *)a.w + r * g.s * g.k + at.k;
         if constexpr (SLIDE)
             depthwise_window_slide<T, V, TW>(g, row, taps, column, acc);

@@ -4,96 +4,43 @@
  * one.
  *
  * Reals: a block of 256 threads is X outputs by Y = 256 / X parts of each
- * output's elements, X = 32 where the innermost dimension of the input stays
- * (so that a warp reads neighbours), else 1.  Parts are joined in shared
- * memory (1 KiB) in a fixed order.  Integers: one thread an output.  Index:
+ * output's elements, as many parts as an output has elements, and at least 32
+ * outputs where the innermost dimension of the input stays (so that a warp
+ * reads neighbours).  Parts are joined in shared memory (1 KiB) in a fixed
+ * order.  Integers: one thread an output.  Index:
  * one warp an output.
  */
-#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/integer.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/types.cuh"
-#include "kernels/cuda/strided.cuh"
+#include "kernels/cuda/reduce/reduce.cuh"
 
 #define THREADS 256
 
-struct reduce_args {
-    struct cuda_strided<3> kept; /* y, residual, x: in the order of x */
-    struct cuda_strided<1> gone; /* x */
-    int columns;                 /* X */
-    enum kern_reduce_kind kind;
-    enum infer_dtype type;    /* of integers */
-    const void *x, *residual; /* NULL: none */
-    void *y;
-};
-
-static void init_walks(struct reduce_args *a, const struct kern_problem *p)
-{
-    const struct kern_tensor *x = &p->in[0];
-    const uint32_t axes = p->attr.reduce.axes;
-    const struct kern_tensor kept = cuda_dimensions(x, axes, false);
-    const struct kern_tensor gone = cuda_dimensions(x, axes, true);
-    int64_t inner_kept = INT64_MAX, inner_gone = INT64_MAX;
-
-    const struct kern_tensor *const outer[3] = {&p->out[0],
-                                                kern_problem_in(p, 1), &kept};
-    const struct kern_tensor *const inner[1] = {&gone};
-    a->kept.init(x->rank, p->out[0].dim, outer);
-    a->gone.init(x->rank, gone.dim, inner);
-    for (int i = 0; i < x->rank; i++) {
-        const int64_t s = x->stride[i] < 0 ? -x->stride[i] : x->stride[i];
-        int64_t *least = axes >> i & 1 ? &inner_gone : &inner_kept;
-        if (x->dim[i] > 1 && s < *least)
-            *least = s;
-    }
-    a->columns = inner_kept < inner_gone ? 32 : 1;
-    a->kind = p->attr.reduce.kind;
-}
-
 /* ---- reals --------------------------------------------------------- */
 
-static __device__ __forceinline__ float start_of(enum kern_reduce_kind kind)
-{
-    switch (kind) {
-    case KERN_REDUCE_MAX:
-        return -INFINITY;
-    case KERN_REDUCE_MIN:
-        return INFINITY;
-    case KERN_REDUCE_PROD:
-        return 1;
-    }
-    return 0; /* of sums */
-}
+struct block_args {
+    struct reduce_args reduce;
+    int columns; /* X */
+};
 
-/* Joins what two parts came to; NaN wins. */
-static __device__ __forceinline__ float join(enum kern_reduce_kind kind,
-                                             float a, float b)
+/* A part for each element, as far as that goes; where the innermost dimension
+ * stays, a warp reads neighbours. */
+static int columns_of(const struct reduce_args *a)
 {
-    switch (kind) {
-    case KERN_REDUCE_MAX:
-        return b > a || b != b ? b : a;
-    case KERN_REDUCE_MIN:
-        return b < a || b != b ? b : a;
-    case KERN_REDUCE_PROD:
-        return a * b;
-    }
-    return a + b; /* sums, means and norms */
-}
+    int columns = THREADS;
 
-static __device__ __forceinline__ float term(enum kern_reduce_kind kind,
-                                             float x)
-{
-    if (kind == KERN_REDUCE_L1)
-        return fabsf(x);
-    return kind == KERN_REDUCE_L2 ? x * x : x;
+    while (columns > (a->inner_kept ? 32 : 1) &&
+           THREADS / columns < a->gone.count)
+        columns /= 2;
+    return columns;
 }
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
-    reduce_kernel(const __grid_constant__ struct reduce_args a)
+    reduce_kernel(const __grid_constant__ struct block_args b)
 {
     __shared__ float part[THREADS];
-    const int columns = a.columns, parts = THREADS / columns;
+    const struct reduce_args &a = b.reduce;
+    const int columns = b.columns, parts = THREADS / columns;
     const int column = threadIdx.x % columns, mine = threadIdx.x / columns;
     const int64_t groups = (a.kept.count + columns - 1) / columns;
 
@@ -102,30 +49,26 @@ static __global__ void __launch_bounds__(THREADS)
         const int64_t output = group * columns + column;
         const bool here = output < a.kept.count;
         int64_t at[3] = {0, 0, 0}, step[1];
-        float acc = start_of(a.kind);
+        float acc = reduce_start(a.kind);
 
         if (here) {
             a.kept.offsets(output, at);
             for (int64_t i = mine; i < a.gone.count; i += parts) {
                 a.gone.offsets(i, step);
-                acc = join(
-                    a.kind, acc,
-                    term(a.kind, to_float(((const T *)a.x)[at[2] + step[0]])));
+                const float x = to_float(((const T *)a.x)[at[2] + step[0]]);
+                acc = reduce_join(a.kind, acc, reduce_term(a.kind, x));
             }
         }
         part[threadIdx.x] = acc;
         for (int half = parts / 2; half > 0; half /= 2) {
             __syncthreads();
             if (mine < half)
-                part[threadIdx.x] = join(a.kind, part[threadIdx.x],
-                                         part[threadIdx.x + half * columns]);
+                part[threadIdx.x] =
+                    reduce_join(a.kind, part[threadIdx.x],
+                                part[threadIdx.x + half * columns]);
         }
         if (here && mine == 0) {
-            float y = part[threadIdx.x];
-            if (a.kind == KERN_REDUCE_MEAN)
-                y /= (float)a.gone.count;
-            if (a.kind == KERN_REDUCE_L2)
-                y = sqrtf(y);
+            float y = reduce_end(a.kind, part[threadIdx.x], a.gone.count);
             if (a.residual)
                 y += to_float(((const T *)a.residual)[at[1]]);
             ((T *)a.y)[at[0]] = from_float<T>(y);
@@ -138,16 +81,18 @@ template <typename T>
 static int run(const struct kern_problem *p, const struct kern_args *args,
                struct infer_error *err)
 {
-    struct reduce_args a = {};
+    struct block_args a = {};
 
-    init_walks(&a, p);
-    a.x = args->in[0];
-    a.residual = args->in[1];
-    a.y = args->out[0];
-    if (a.kept.count == 0)
+    reduce_walks(&a.reduce, p);
+    a.reduce.x = args->in[0];
+    a.reduce.residual = args->in[1];
+    a.reduce.y = args->out[0];
+    a.columns = columns_of(&a.reduce);
+    if (a.reduce.kept.count == 0)
         return 0;
-    return launch_chained(reduce_kernel<T>, cuda_grid(a.kept.count, a.columns),
-                          THREADS, 0, args->stream, a, err);
+    return launch_chained(reduce_kernel<T>,
+                          cuda_grid(a.reduce.kept.count, a.columns), THREADS, 0,
+                          args->stream, a, err);
 }
 
 CUDA_LAUNCH(launch, run, &e->problem)
@@ -223,7 +168,7 @@ static int launch_integer(const struct kern_exec *e,
     const struct kern_problem *p = &e->problem;
     struct reduce_args a = {};
 
-    init_walks(&a, p);
+    reduce_walks(&a, p);
     a.type = p->in[0].dtype;
     a.x = args->in[0];
     a.y = args->out[0];
