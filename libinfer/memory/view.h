@@ -34,10 +34,11 @@ bool view_same(const struct view *a, const struct view *b);
 bool view_reshape(const struct view *v, int rank, const int64_t *dim,
                   struct view *out);
 
-/* Dimension i of the result is dimension order[i] of v. */
 /* Makes t dense with its dimensions in the order of the strides of another
  * tensor of its rank. */
 void view_order_as(const struct kern_tensor *order, struct kern_tensor *t);
+
+/* Dimension i of the result is dimension order[i] of v. */
 struct view view_permute(const struct view *v, const int64_t *order);
 
 /* Elements begin, begin + step, ... of one dimension; count of them. */

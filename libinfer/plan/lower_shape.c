@@ -2,6 +2,7 @@
 /* Operations that move data: views where strides can express them. */
 #include <string.h>
 
+#include "kernels/base/scalar.h"
 #include "libinfer/plan/lower.h"
 
 /* Reshape, flatten, squeeze, unsqueeze: the shape rule did the work. */
@@ -29,6 +30,79 @@ int lower_parts(const struct lower *l)
             rc = lower_set(l, k, &v);
     }
     return rc;
+}
+
+/* ---- gather -------------------------------------------------------- */
+
+/* More indices are not looked at: they are gathered. */
+#define MOST_INDICES 4096
+
+/* Reads indices of a dimension of `size` as first, first + step, ...; false
+ * where they are not evenly spaced or out of range. */
+static bool read_progression(const struct constant *index, int64_t size,
+                             int64_t *first, int64_t *step)
+{
+    const int64_t count = constant_count(index);
+    int64_t last = 0;
+
+    *step = 1;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = scalar_load_i64(index->dtype, index->data, i);
+
+        at += at < 0 ? size : 0;
+        if (at < 0 || at >= size)
+            return false;
+        if (i == 0)
+            *first = at;
+        else if (i == 1)
+            *step = at - last;
+        if (*step < 1 || (i > 0 && at - last != *step))
+            return false;
+        last = at;
+    }
+    return count > 0;
+}
+
+/* The part of x that constant indices name, *done where they are evenly spaced.
+ */
+static int gather_part(const struct lower *l, const struct view *x, int axis,
+                       bool *done, struct view *part)
+{
+    struct constant *c = l->plan->g->value[l->node->in[1]].data;
+    int64_t first = 0, step;
+    int rc = 0;
+
+    *done = false;
+    if (!c || constant_count(c) > MOST_INDICES)
+        return 0;
+    rc = constant_in_memory(c, l->err, &c);
+    if (rc < 0)
+        return rc;
+    *done = read_progression(c, x->t.dim[axis], &first, &step);
+    if (*done)
+        *part = view_slice(x, axis, first, step, constant_count(c));
+    constant_unref(c);
+    return 0;
+}
+
+/* A part of the input where the indices are constants that are evenly spaced,
+ * as where one of several tensors is taken from one that holds them all. */
+int lower_gather(const struct lower *l)
+{
+    const struct graph_value *out = lower_out(l, 0);
+    const struct view *x = lower_in(l, 0);
+    struct view part;
+    bool done = false;
+    int axis, rc = problem_axis(l->node, l->node->attr.axis.axis, x->t.rank,
+                                l->err, &axis);
+
+    if (rc == 0)
+        rc = gather_part(l, x, axis, &done, &part);
+    if (rc < 0)
+        return rc;
+    return done && view_reshape(&part, out->rank, out->dim, &part)
+               ? lower_set(l, 0, &part)
+               : lower_layer(l);
 }
 
 /* ---- concat -------------------------------------------------------- */

@@ -222,6 +222,8 @@ struct plan_emit {
     struct view in[KERN_MAX_IN];
     int value;    /* the graph value that the output is, or -1 */
     int residual; /* index in in[], or -1 */
+    /* Where the output goes if the row takes these strides, or NULL. */
+    const struct view *into;
 };
 
 /* Sets the problem's only tensors: one input and one output of these dims,
@@ -232,6 +234,13 @@ void plan_single(enum kern_op op, enum plan_class class, const struct view *in,
 /* Chooses a row and layouts and adds the steps; *out: the result. */
 int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
               struct infer_error *err, struct view *out);
+/* Whether the operation is done in parts of the batch, because rows do not
+ * number so many elements (plan_parts.c); the images of a part. */
+bool plan_in_parts(const struct plan *plan, const struct plan_emit *e,
+                   int64_t *images);
+/* plan_emit() in parts of so many images. */
+int plan_emit_parts(struct plan *plan, int node, const struct plan_emit *e,
+                    int64_t images, struct infer_error *err, struct view *out);
 /* Copies into a given view, converting type and strides. */
 int plan_copy_to(struct plan *plan, int node, const struct view *from,
                  const struct view *to, struct infer_error *err);

@@ -35,18 +35,15 @@ static struct plan_attempt way(bool as_is, enum kern_layout layout,
 }
 
 /* Whether the output may lie as the leading input does, whose strides are of
- * neither layout: on a CPU, whose rows walk memory in the order of the output.
- */
-static bool follows_any(const struct plan *plan, const struct plan_emit *e,
-                        const struct kern_row *row)
+ * neither layout: strided rows walk memory in the order of the output. */
+static bool follows_any(const struct plan_emit *e, const struct kern_row *row)
 {
     const struct kern_tensor *x = leader(e);
     bool ordered = x->rank == e->p.out[0].rank;
 
     for (int i = 0; i < x->rank; i++)
         ordered = ordered && (x->dim[i] == 1 || x->stride[i] != 0);
-    return ordered && plan->config->device->ops->host_memory &&
-           (row->flags & KERN_STRIDED) != 0 &&
+    return ordered && (row->flags & KERN_STRIDED) != 0 &&
            (e->class == PLAN_POINTWISE ||
             (e->class == PLAN_ROWS && kern_op_info(e->p.op)->follows_layout));
 }
@@ -61,7 +58,7 @@ static int attempts(const struct plan *plan, const struct plan_emit *e,
     bool there = row->layout == KERN_NHWC ? nhwc : nchw;
     int n = 0;
 
-    if (!nchw && !nhwc && follows_any(plan, e, row))
+    if (!nchw && !nhwc && follows_any(e, row))
         a[n++] = (struct plan_attempt){true, lead, lead, true};
     switch (e->class) {
     case PLAN_IMAGE:

@@ -183,6 +183,10 @@ static int place_output(struct plan *plan, int node, const struct plan_emit *e,
     bool done = false;
     int over, rc;
 
+    if (e->into && same_strides(&e->into->t, &c->problem.out[0])) {
+        *out = *e->into;
+        return 0;
+    }
     if (e->value >= 0 && plan->value[e->value].concat >= 0 &&
         !inputs_steady(plan, in, c->problem.n_in)) {
         rc = try_dest(plan, e, c, in, err, &done, out);
@@ -425,11 +429,14 @@ int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
               struct infer_error *err, struct view *out)
 {
     struct plan_emit wide;
+    int64_t images;
     int rc;
 
     if (kern_tensor_count(&e->p.out[0]) == 0)
         return plan_buffer(plan, node, e->p.out[0].dtype, e->p.out[0].rank,
                            e->p.out[0].dim, KERN_NCHW, err, out);
+    if (plan_in_parts(plan, e, &images))
+        return plan_emit_parts(plan, node, e, images, err, out);
     if (plan->config->precision == INFER_PRECISION_FP32 ||
         plan->config->precision == INFER_PRECISION_TF32)
         return emit_any(plan, node, e, err, out);

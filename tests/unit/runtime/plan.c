@@ -49,6 +49,70 @@ static void test_input_scale_gpu(void **unused)
     assert_int_equal(count_folded(2), 0);
 }
 
+/* ---- parts of a batch ---------------------------------------------- */
+
+/* 120 images whose elements, counted with the padding, are beyond 2^31: a
+ * convolution, a pooling and a resize. */
+static struct infer_model *model_of_many(struct graph_shape *shape)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 5;
+    int node, x;
+
+    *shape = (struct graph_shape){4, {120, 16, 1056, 1056}};
+    x = input(g, "x", 4, shape->dim);
+    x = add_conv(g, &state, "conv", x, 16, 8, 3, 1, 1, -1);
+    for (int i = 0; i < 2; i++) {
+        struct kern_conv *c = &g->node[g->n_nodes - 1].attr.conv.conv;
+
+        c->dilation[i] = c->pad_begin[i] = c->pad_end[i] = 36;
+    }
+    x = add(g, GRAPH_POOL, "pool", IN(x), &node);
+    g->node[node].attr.pool.pool = (struct kern_pool){.kind = KERN_POOL_MAX,
+                                                      .window = {2, 2},
+                                                      .stride = {4, 4},
+                                                      .dilation = {1, 1}};
+    x = add(g, GRAPH_RESIZE, "resize", IN(x), &node);
+    g->node[node].attr.resize.resize =
+        (struct kern_resize){.mode = KERN_BILINEAR, .scale = {1, 1, 6, 6}};
+    graph_add_output(g, x);
+    return model_of(g);
+}
+
+/* Rows number elements with 32 bits: parts of the batch are done one after
+ * another, each by a row that would do a smaller batch, and make up the whole.
+ */
+static void test_parts_gpu(void **unused)
+{
+    struct graph_shape shape;
+    struct infer_model *model;
+    struct plan *plan;
+    int64_t images[KERN_OP_COUNT] = {0};
+    int steps[KERN_OP_COUNT] = {0};
+
+    (void)unused;
+    if (!device_has_rows(INFER_BACKEND_CUDA))
+        skip();
+    model = model_of_many(&shape);
+    plan =
+        plan_for_gpu(model, &shape, INFER_BACKEND_CUDA, INFER_PRECISION_FP16);
+    for (int i = 0; i < plan->steps.n; i++) {
+        const struct kern_exec *e = &plan->steps.at[i]->exec;
+
+        if (e->problem.op == KERN_CONV_FPROP)
+            assert_null(strstr(e->row->name, "direct"));
+        images[e->problem.op] += e->problem.out[0].dim[0];
+        steps[e->problem.op]++;
+    }
+    assert_int_equal(steps[KERN_CONV_FPROP], 2);
+    assert_int_equal(images[KERN_CONV_FPROP], 120);
+    assert_int_equal(images[KERN_POOL_FPROP], 120);
+    assert_int_equal(steps[KERN_RESIZE], 2);
+    assert_int_equal(images[KERN_RESIZE], 120);
+    plan_free(plan);
+    infer_model_close(&model);
+}
+
 /* ---- order of launches --------------------------------------------- */
 
 static enum infer_backend ordered;
@@ -261,8 +325,11 @@ static void test_random_networks(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_input_scale_gpu), cmocka_unit_test(test_fences),
-        cmocka_unit_test(test_ordered),         cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_input_scale_gpu),
+        cmocka_unit_test(test_parts_gpu),
+        cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_ordered),
+        cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_random_networks),
     };
 

@@ -4,6 +4,7 @@
 #include "tests/unit/runtime/network.h"
 
 #include "libinfer/device/device.h"
+#include "tests/unit/runtime/gpu_plan.h"
 
 /* ---- single operations against plain loops ------------------------- */
 
@@ -450,6 +451,51 @@ static void test_moves(void **unused)
     free(y.data);
 }
 
+/* Constant indices: 10, 7 and 4 go backwards and are gathered; -10, -7 and 8,
+ * of twelve, are evenly spaced and a view. */
+static int build_gather(struct graph *g, uint64_t *state, int x)
+{
+    static const int64_t back[3] = {10, 7, 4}, even[3] = {-10, -7, 8};
+    const int64_t three[1] = {3};
+    int node, both[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct constant *c = constant_new(INFER_I64, 1, three);
+
+        assert_non_null(c);
+        memcpy(c->data, i ? even : back, sizeof even);
+        const int index = graph_add_constant(g, NULL, c);
+        both[i] =
+            add(g, GRAPH_GATHER, i ? "even" : "back", IN(x, index), &node);
+        g->node[node].attr.axis.axis = 1;
+    }
+    return add_concat(g, "both", both, 2, 1);
+}
+
+static void test_gather(void **unused)
+{
+    static const int from[6] = {10, 7, 4, 2, 5, 8};
+    static const int64_t dim[4] = {2, 12, 4, 6};
+    struct infer_array y = run_counted(build_gather, dim);
+    struct graph *g = graph_new();
+    uint64_t state = 1;
+    const float *f = y.data;
+
+    (void)unused;
+    assert_int_equal(y.bytes, 4 * 2 * 6 * 24);
+    for (int i = 0; i < 2 * 6 * 24; i++)
+        assert_true(f[i] ==
+                    (float)((i / 144 * 12 + from[i / 24 % 6]) * 24 + i % 24));
+    free(y.data);
+    graph_add_output(g, build_gather(g, &state, input(g, "x", 4, dim)));
+    struct infer_model *model = model_of(g);
+    struct infer_session *s = session_of(model, INFER_BACKEND_REF, false);
+    assert_int_equal(count_layers(s, "gather"), 1);
+    infer_session_close(&s);
+    infer_model_close(&model);
+}
+
 /* ---- concatenation ------------------------------------------------- */
 
 static int copies_of(build_fn *build)
@@ -521,6 +567,20 @@ static int build_groups(struct graph *g, uint64_t *state, int x)
     return add_conv(g, state, "after", v, 4, 8, 3, 1, 1, -1);
 }
 
+/* The same on a GPU that is only described. */
+static int copies_on_gpu(struct infer_model *model)
+{
+    const struct graph_shape shape = {4, {2, 12, 4, 6}};
+    struct plan *plan =
+        plan_for_gpu(model, &shape, INFER_BACKEND_CUDA, INFER_PRECISION_FP16);
+    int copies = 0;
+
+    for (int i = 0; i < plan->steps.n; i++)
+        copies += plan->steps.at[i]->exec.problem.op == KERN_COPY;
+    plan_free(plan);
+    return copies;
+}
+
 /* What is computed of such a view lies as its elements do: between the
  * convolutions nothing is copied. */
 static void test_groups(void **unused)
@@ -542,6 +602,8 @@ static void test_groups(void **unused)
     /* To channels last at the start, and back at the end. */
     assert_true(count_layers(s, "copy") <= 2);
     infer_session_close(&s);
+    if (device_has_rows(INFER_BACKEND_CUDA))
+        assert_true(copies_on_gpu(model) <= 2);
     infer_model_close(&model);
 }
 
@@ -554,6 +616,7 @@ int main(void)
         cmocka_unit_test(test_blocks_in_place),
         cmocka_unit_test(test_large_mean),
         cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_gather),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
