@@ -10,18 +10,20 @@ milliseconds a batch by the GPU's clock.
                  [--rival-limit=SECONDS] [--budget=SECONDS]
                  [--at-once=N] [--compile-cache=FOLDER]
 
-The weights are random, but batch normalisation has seen data, so that
-activations are of ordinary size.  Both sides get the same weights.  infer runs
-its CUDA graph on an input that is on the GPU (float, channels first: turning it
-is part of the run); PyTorch runs on an input of its preferred type and layout,
-in the modes of torch_rival.py, each line of the table in a process of its own: a
-mode that needs more than --rival-limit to compile and run is given up and the
-table says so; what --budget leaves no time for is "not reached".  A mode may be
-asked for some of the batches only, and more than once; lines are begun in the
-order given, each batch with all networks.  --at-once lets several lines compile
-together, which is the work of the CPU; while one is timed, the others are
-stopped.  Networks may be measured apart, one run a GPU, with --networks, and
-with some of the batches only.
+A network is a name of torch_networks.py, of torchvision or timm; those that
+wconv has no name for are exported to ONNX. The weights are random, but batch
+normalisation has seen data, so that activations are of ordinary size. Both
+sides get the same weights. infer runs its CUDA graph on an input that is on
+the GPU (float, channels first: turning it is part of the run); PyTorch runs on
+an input of its preferred type and layout, in the modes of torch_rival.py, each
+line of the table in a process of its own: a mode that needs more than
+--rival-limit to compile and run is given up and the table says so; what
+--budget leaves no time for is "not reached". A mode may be asked for some of
+the batches only, and more than once; lines are begun in the order given, each
+batch with all networks. --at-once lets several lines compile together, which
+is the work of the CPU; while one is timed, the others are stopped. Networks
+may be measured apart, one run a GPU, with --networks, and with some of the
+batches only.
 
 --tune=on,off adds a column of infer without measured kernels.  --check compares
 infer's outputs in every precision, and PyTorch's, with double precision.
@@ -42,7 +44,8 @@ BEGIN = time.perf_counter()  # loading PyTorch counts
 
 import numpy
 import torch
-import torchvision
+
+import torch_networks
 
 NETWORKS = ["resnet50", "resnet18", "vgg16", "mobilenet_v2", "squeezenet1_1",
             "efficientnet_b0"]
@@ -55,34 +58,47 @@ RIVAL = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                      "torch_rival.py")
 
 
+# What each network's input measures, channels and sizes.
+SIZES = {}
+
+
 def make_network(name):
     """A network in evaluation mode, its running statistics from noise."""
     torch.manual_seed(1)
-    net = getattr(torchvision.models, name)(weights=None).cuda()
-    for module in net.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            module.momentum = None
-    net.train()
-    with torch.no_grad():
-        for _ in range(3):
-            net(torch.randn(32, 3, 224, 224, device="cuda"))
-    return net.eval()
+    net, SIZES[name] = torch_networks.seen(name, "cuda")
+    return net
+
+
+def file_name(name):
+    return name.replace("/", "-")
 
 
 def state_file(folder, name):
-    return os.path.join(folder, name + ".pth")
+    return os.path.join(folder, file_name(name) + ".pth")
 
 
 def model_file(folder, name, dtype):
-    return os.path.join(folder, f"{name}-{dtype}.infer")
+    return os.path.join(folder, f"{file_name(name)}-{dtype}.infer")
+
+
+def exported(folder, name, net):
+    """An ONNX file of any batch, for networks that wconv has no name for."""
+    path = os.path.join(folder, file_name(name) + ".onnx")
+    torch.onnx.export(copy.deepcopy(net).cpu(), (torch.randn(2, *SIZES[name]),),
+                      path, dynamo=False, input_names=["x"],
+                      output_names=["y"],
+                      dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}})
+    return path
 
 
 def convert(args, folder, name, net):
     pth = state_file(folder, name)
     torch.save({k: v.cpu() for k, v in net.state_dict().items()}, pth)
+    source = [pth, "--arch=" + name]
+    if name not in NETWORKS:
+        source = [exported(folder, name, net)]
     for dtype in {args.precision, "fp32" if args.check else args.precision}:
-        subprocess.run([args.wconv, "-q", pth, "--arch=" + name,
-                        "--dtype=" + dtype,
+        subprocess.run([args.wconv, "-q", *source, "--dtype=" + dtype,
                         "-o", model_file(folder, name, dtype)], check=True)
 
 
@@ -158,7 +174,7 @@ def infer_output(args, folder, name, precision):
 def check_infer(args, folder, name, net):
     """Every precision against double precision; returns faults."""
     torch.manual_seed(2)
-    x = torch.randn(8, 3, 224, 224, device="cuda")
+    x = torch.randn(8, *SIZES[name], device="cuda")
     with torch.no_grad():
         want = copy.deepcopy(net).double()(x.double()).float().cpu().numpy()
     numpy.save(os.path.join(folder, "x.npy"), x.cpu().numpy())
@@ -197,7 +213,7 @@ def fresh(command, text=""):
 def start_to_result(args, folder, name):
     """Both sides, five times and three times: the median of each."""
     x_file = os.path.join(folder, "x1.npy")
-    numpy.save(x_file, numpy.zeros((1, 3, 224, 224), numpy.float32))
+    numpy.save(x_file, numpy.zeros((1, *SIZES[name]), numpy.float32))
     ours = [args.infer, "-m", model_file(folder, name, args.precision),
             "-d", "cuda", f"--precision={args.precision}",
             f"--backend={args.backend}", f"--load-inputs={x_file}",
@@ -224,13 +240,14 @@ class Rival:
     def __init__(self, args, folder, row):
         self.row, self.limit = row, args.rival_limit
         name = row["network"]
-        self.errors = os.path.join(folder, f"{name}-{row['batch']}.txt")
+        self.errors = os.path.join(
+            folder, f"{file_name(name)}-{row['batch']}.txt")
         environment = dict(os.environ)
         if args.compile_cache:
             # One a line: PyTorch keeps what it measured in one file of the
             # folder, which processes side by side would write over.
             own = os.path.join(os.path.abspath(args.compile_cache),
-                               f"{name}-{row['batch']}")
+                               f"{file_name(name)}-{row['batch']}")
             environment["TORCHINDUCTOR_CACHE_DIR"] = own
             environment["TRITON_CACHE_DIR"] = os.path.join(own, "triton")
         # Its errors go to a file: what compiling says fills pages.
@@ -422,8 +439,12 @@ def table_head(args):
 
 
 def one_network(args, folder, name, batches):
-    net = make_network(name)
-    convert(args, folder, name, net)
+    try:
+        net = make_network(name)
+        convert(args, folder, name, net)
+    except Exception as fault:  # the other networks are worth their figures
+        print(f"{name}: {type(fault).__name__}: {fault}"[:600], flush=True)
+        return 1
     faults = check_infer(args, folder, name, net) if args.check else 0
     del net
     torch.cuda.empty_cache()

@@ -5,6 +5,8 @@ that it is told of.
 
     torch_rival.py NETWORK STATE_DICT fp16|fp32 [TURN]
 
+NETWORK is a name of torch_networks.py.
+
 Each line of standard input is "MODE BATCH"; the answer is a line "RESULT " and
 {"ms": median, "setup": seconds until it ran} or {"fault": text} in JSON.  Before
 it measures, be it cuDNN's algorithms or the whole, it says "ALONE" and waits for
@@ -30,7 +32,8 @@ import sys
 import time
 
 import torch
-import torchvision
+
+import torch_networks
 
 # Runs that are queued together, as infer's --bench queues them: what Python
 # needs for a launch hides behind the run before.
@@ -140,10 +143,16 @@ def alone():
         yield
 
 
+# What a network's input measures, channels and sizes; main() sets it.
+SIZE = [3, 224, 224]
+
+
 def placed(net, batch, precision, layout):
     """A copy of the network and an input for it."""
     kind = torch.float16 if precision == "fp16" else torch.float32
-    x = torch.randn(batch, 3, 224, 224, device="cuda").to(kind)
+    x = torch.randn(batch, *SIZE, device="cuda").to(kind)
+    if len(SIZE) == 4 and layout == torch.channels_last:
+        layout = torch.channels_last_3d
     return (copy.deepcopy(net).to(kind).to(memory_format=layout),
             x.to(memory_format=layout))
 
@@ -196,7 +205,8 @@ def bench(net, batch, mode, precision, chosen):
 
 
 def load(name, state):
-    net = getattr(torchvision.models, name)(weights=None).eval()
+    net, SIZE[:] = torch_networks.network(name)
+    net = torch_networks.merged(net)
     net.load_state_dict(torch.load(state))
     return net.cuda()
 
@@ -215,7 +225,7 @@ def main():
         if mode == "start":
             torch.backends.cudnn.benchmark = False
             kind = {"fp16": torch.float16, "fp32": torch.float32}[precision]
-            x = torch.zeros(int(batch), 3, 224, 224, device="cuda")
+            x = torch.zeros(int(batch), *SIZE, device="cuda")
             with torch.no_grad():
                 net.to(kind)(x.to(kind)).cpu()
             with open("/proc/self/status", encoding="utf-8") as file:
