@@ -442,10 +442,10 @@ def one_network(args, folder, name, batches):
     try:
         net = make_network(name)
         convert(args, folder, name, net)
+        faults = check_infer(args, folder, name, net) if args.check else 0
     except Exception as fault:  # the other networks are worth their figures
         print(f"{name}: {type(fault).__name__}: {fault}"[:600], flush=True)
         return 1
-    faults = check_infer(args, folder, name, net) if args.check else 0
     del net
     torch.cuda.empty_cache()
     for batch in batches or args.batches:

@@ -50,7 +50,7 @@ def network(name):
 
 def merged(net):
     """Branches that the network's authors merge for inference (RepVGG,
-    MobileOne, FastViT) merged, where timm made it."""
+    MobileOne, FastViT) merged, where timm made it; new layers lie on the CPU."""
     if not hasattr(net, "pretrained_cfg"):
         return net
     from timm.utils.model import reparameterize_model
@@ -70,4 +70,4 @@ def seen(name, device):
         for _ in range(3):
             net(torch.randn(32 if len(size) == 3 and size[1] < 400 else 4,
                             *size, device=device))
-    return merged(net.eval()), size
+    return merged(net.eval()).to(device), size

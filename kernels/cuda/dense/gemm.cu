@@ -11,34 +11,15 @@
  * gemv: for up to 8 rows.  One warp an output column: lanes take 16 bytes of
  * its weights in turn and keep a sum for each row.  No shared memory.
  */
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/dense/gemm.cuh"
 #include "kernels/cuda/types.cuh"
-#include "kernels/cuda/strided.cuh"
 #include "kernels/cuda/warp.cuh"
-
-extern "C" {
-#include "kernels/matmul.h"
-}
 
 #define THREADS   256
 #define TILE      64
 #define STEP      16
 #define PITCH     (TILE + 4)
 #define GEMV_ROWS 8
-
-struct gemm_args {
-    struct cuda_strided<3> batch; /* a, b, y */
-    int64_t m, n, k;
-    int64_t a_m, a_k, b_k, b_n, y_m, y_n, r_m, r_n; /* strides */
-    enum infer_dtype bias_type;                     /* INFER_NONE: absent */
-    int64_t bias_step;
-    bool residual;
-    float alpha;
-    struct kern_epilogue epilogue;
-    const void *a, *b, *bias, *r;
-    void *y;
-};
 
 /* ---- simt ---------------------------------------------------------- */
 
@@ -434,33 +415,9 @@ static int supports_matmul(const struct kern_problem *p,
 static int launch_matmul(const struct kern_exec *e,
                          const struct kern_args *args, struct infer_error *err)
 {
-    const struct kern_problem *p = &e->problem;
-    const struct kern_matmul *attr = &p->attr.matmul;
-    struct kern_tensor a = matmul_operand(&p->in[0], attr->transpose_a, true);
-    struct kern_tensor b = matmul_operand(&p->in[1], attr->transpose_b, false);
-    struct kern_tensor y = matmul_output(p);
-    const struct kern_tensor *const t[3] = {&a, &b, &y};
-    struct gemm_args g = {};
+    const struct gemm_args g = gemm_of_matmul(&e->problem, args);
 
-    g.m = y.dim[y.rank - 2];
-    g.n = y.dim[y.rank - 1];
-    g.k = a.dim[a.rank - 1];
-    g.a_m = a.stride[a.rank - 2];
-    g.a_k = a.stride[a.rank - 1];
-    g.b_k = b.stride[b.rank - 2];
-    g.b_n = b.stride[b.rank - 1];
-    g.y_m = y.stride[y.rank - 2];
-    g.y_n = y.stride[y.rank - 1];
-    g.alpha = attr->alpha;
-    g.epilogue = p->epilogue;
-    g.a = args->in[0];
-    g.b = args->in[1];
-    g.y = args->out[0];
-    a.rank -= 2;
-    b.rank -= 2;
-    y.rank -= 2;
-    g.batch.init(y.rank, y.dim, t);
-    return CUDA_DISPATCH(p->in[0].dtype, run_simt, &g, args, err);
+    return CUDA_DISPATCH(e->problem.in[0].dtype, run_simt, &g, args, err);
 }
 
 KERN_FUNCTIONS(matmul_cuda_simt) = {
