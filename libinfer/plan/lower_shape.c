@@ -75,7 +75,7 @@ static int gather_part(const struct lower *l, const struct view *x, int axis,
     *done = false;
     if (!c || constant_count(c) > MOST_INDICES)
         return 0;
-    rc = constant_in_memory(c, l->err, &c);
+    rc = constant_in_memory(c, &l->plan->config->device->host, l->err, &c);
     if (rc < 0)
         return rc;
     *done = read_progression(c, x->t.dim[axis], &first, &step);
