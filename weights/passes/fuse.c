@@ -3,11 +3,12 @@
  * epilogue, applied before the result is stored. */
 #include "weights/passes/pass.h"
 
-/* The functions that networks use after layers.  The others are left as
- * nodes: no backend gains by them. */
-static bool is_activation(enum kern_unary_kind kind)
+bool pass_is_activation(const struct graph_node *n)
 {
-    return kind > KERN_IDENTITY && kind <= KERN_LINEAR;
+    const enum kern_unary_kind kind =
+        n->op == GRAPH_UNARY ? n->attr.unary.kind : KERN_IDENTITY;
+
+    return kind > KERN_IDENTITY && kind <= KERN_LINEAR && pass_plain(n);
 }
 
 int pass_fuse_activation(struct pass *p, int node)
@@ -17,8 +18,7 @@ int pass_fuse_activation(struct pass *p, int node)
     struct graph_node *before;
     int producer;
 
-    if (n->op != GRAPH_UNARY || !is_activation(n->attr.unary.kind) ||
-        !pass_plain(n))
+    if (!pass_is_activation(n))
         return 0;
     producer = g->value[n->in[0]].producer;
     if (producer < 0 || pass_reader(p, n->in[0]) != node)

@@ -69,6 +69,10 @@ bool pass_linear(enum kern_binary_kind kind, bool swapped, double k, double *a,
 /* A unary node of this kind. */
 bool pass_unary(const struct pass *p, int node, enum kern_unary_kind kind);
 
+/* A function that networks use behind layers, as a node of its own.  The others
+ * are left as nodes: no backend gains by them. */
+bool pass_is_activation(const struct graph_node *n);
+
 /* The residual of a node, or -1. */
 int pass_residual(const struct graph_node *n);
 /* Reshape, flatten, squeeze or unsqueeze: the elements stay in order. */

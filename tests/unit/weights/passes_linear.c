@@ -419,9 +419,83 @@ TEST(division_by_zero)
     net_end(&net);
 }
 
+/* ---- behind concatenations ----------------------------------------- */
+
+/* Two convolutions of 4 and 6 channels, joined along the axis. */
+static int branches(struct net *net, int x, int64_t axis)
+{
+    const int second = axis == 1 ? 6 : 4;
+    const int a = net_conv(net, x, 4, 3, 3, 1);
+    const int b = net_conv(net, x, second, 3, 1, 0);
+    const int y = net_node(net, GRAPH_CONCAT, IN(a, b));
+
+    net_attr(net)->axis.axis = (int)axis;
+    return y;
+}
+
+/* Batch norm and an activation of two branches end up in both. */
+TEST(branches_then_bn)
+{
+    struct net net;
+    int x, y;
+
+    x = net_start(&net, 80, DIMS(-1, 3, 5, 5));
+    y = net_batch_norm(&net, branches(&net, x, 1), 10);
+    net_output(&net, net_unary(&net, y, KERN_SILU));
+    net_check(&net, "fold-batch-norm", 1, 1);
+    net_check(&net, "split-concat", 1, 1);
+    assert_int_equal(net_count(&net, GRAPH_SCALE_SHIFT), 2);
+    net_check(&net, "fold-scale", 2, 2);
+    net_check(&net, "split-concat", 1, 2);
+    net_check(&net, "fuse-activation", 2, 2);
+    assert_int_equal(net.g->n_nodes, 3);
+    net_end(&net);
+}
+
+/* A negative axis; the activation alone. */
+TEST(branches_then_activation)
+{
+    struct net net;
+    int x;
+
+    x = net_start(&net, 81, DIMS(-1, 3, 5, 5));
+    net_output(&net, net_unary(&net, branches(&net, x, -3), KERN_RELU));
+    net_check_all(&net, 2);
+    assert_int_equal(net.g->n_nodes, 3);
+    net_end(&net);
+}
+
+/* A part that is no layer's, one with two readers, a joined value with two, and
+ * parts that lie along the height. */
+TEST(branches_that_stay)
+{
+    for (int i = 0; i < 4; i++) {
+        struct net net;
+        int x, y, part;
+
+        x = net_start(&net, 82 + (uint64_t)i, DIMS(-1, 3, 5, 5));
+        part = net_conv(&net, x, 4, 3, 3, 1);
+        if (i < 2) {
+            y = net_node(&net, GRAPH_CONCAT, IN(i == 0 ? x : part, part));
+            net_attr(&net)->axis.axis = 1;
+        } else {
+            y = branches(&net, x, i == 2 ? 1 : 2);
+            net_output(&net, part);
+        }
+        net_output(&net, net_unary(&net, y, KERN_RELU));
+        if (i == 2)
+            net_output(&net, net_unary(&net, y, KERN_TANH));
+        net_refuses(&net, "split-concat");
+        net_end(&net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(branches_then_bn),
+        cmocka_unit_test(branches_then_activation),
+        cmocka_unit_test(branches_that_stay),
         cmocka_unit_test(conv_then_bn),
         cmocka_unit_test(conv_transpose_then_bn),
         cmocka_unit_test(dense_then_bn),
