@@ -71,6 +71,7 @@ static int configure(struct infer_session *s,
     s->config.progress = o->progress;
     s->config.progress_user = o->progress_user;
     s->config.max_memory = o->max_memory;
+    s->config.exceeded = &s->exceeded;
     s->config.max_work = o->max_work;
     if (!(o->max_work >= 0))
         return error_set(err, INFER_EARGUMENT,
@@ -382,12 +383,13 @@ static int use_plan(struct infer_session *s, struct infer_error *err)
         micro = micro_batches_find(s);
     if (!plan && !micro)
         rc = micro_batches_make(s, err, &micro);
+    s->exceeded = false;
     if (rc == 0 && !plan && !micro)
         rc = session_plan(s, err, &plan);
     s->whole = NULL;
     if (rc == 0)
         rc = make_ready(s, micro ? micro->plan : plan, err);
-    if (rc == INFER_EMEMORY) {
+    if (rc == INFER_EMEMORY && s->exceeded) {
         rc = micro_batches_fit(s, err, &micro);
         if (rc == 0)
             rc = make_ready(s, micro->plan, err);

@@ -21,6 +21,7 @@ struct infer_session {
     struct infer_model *model; /* a reference */
     struct device device;
     struct plan_config config;
+    bool exceeded; /* by a plan: max_memory, not what there is */
     struct plan_products products;
     struct tuner *tuner;
     bool profile;

@@ -44,7 +44,8 @@ struct plan_config {
                      int total); /* of tuning; may be NULL */
     void *progress_user;
     uint64_t max_memory; /* bytes; 0: not checked */
-    double max_work;     /* operations and bytes of a run; 0: not checked */
+    bool *exceeded;  /* set where a plan takes more than that; may be NULL */
+    double max_work; /* operations and bytes of a run; 0: not checked */
     /* Convolutions and dense layers multiply with it; NULL: exactly. */
     const struct plan_products *products;
 };

@@ -72,6 +72,8 @@ static int check_memory(const struct plan *plan, struct infer_error *err)
                          "plan: its bytes exceed what can be counted");
     if (n.total <= most)
         return 0;
+    if (plan->config->exceeded)
+        *plan->config->exceeded = true;
     return error_set(err, INFER_EMEMORY,
                      "plan: %.1f MiB are needed (activations %.1f, weights "
                      "%.1f, workspace %.1f), %.1f are allowed (max_memory)",

@@ -339,6 +339,7 @@ expect 2 "$dir/missing" "$kbench" -m "$dir/missing"
 expect 1 'nearest built-in name: resnet18' "$kbench" -m resnet19
 echo 'no problem' >"$dir/%s%n%s.txt"
 expect 1 '%s%n%s.txt: line 1: ' "$kbench" "$dir/%s%n%s.txt" --sample=1
+rm "$dir/%s%n%s.txt"
 expect 4 'cuda' "$kbench" conv -H9 --device=cuda:7
 expect 4 'needs --device=cuda' "$kbench" conv -H9 --backends=cudnn
 expect 2 'precision fp16' "$kbench" conv -H9 --dtype=fp16

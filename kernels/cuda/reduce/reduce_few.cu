@@ -15,7 +15,7 @@
 #define MOST       64
 #define MOST_INNER 16
 /* Outputs, at least: fewer leave multiprocessors without work. */
-#define LEAST_OUTPUTS (1 << 14)
+#define LEAST_OUTPUTS (1 << 12)
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS)

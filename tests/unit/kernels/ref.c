@@ -198,7 +198,7 @@ static void spoil(struct kern_problem *p, int what)
         p->n_in = 1;
         break;
     case 13:
-        p->n_in = 8;
+        p->n_in = 9;
         break;
     case 14:
         p->in[0].dtype = INFER_I64;
@@ -231,7 +231,7 @@ TEST(test_conv_refusals)
         "share their place",
         "input 1 has no data type",
         "has 1 inputs",
-        "has 8 inputs",
+        "has 9 inputs",
         "input 0 is I64",
         "unknown function",
         "impossible size",
