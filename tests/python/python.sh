@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds the Python package against this build folder and runs its tests.  Skips
 # where Python 3.11 with its headers, pip, setuptools, wheel, NumPy or pytest is
-# missing.  PYTHON names the interpreter.  Runs in the build folder.
+# missing.  PYTHON names the interpreter; by default the first that has all of these,
+# python3 in PATH or the system's.  Runs in the build folder.
 set -u
 src=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
 build=$(pwd)
-python=${PYTHON:-python3}
 skip() {
     echo "skipped: $*"
     exit 77
 }
-command -v "$python" >/dev/null || skip "$python is not here"
-"$python" - <<'END' || skip "see above"
+# fits INTERPRETER: prints what it lacks.
+fits() {
+    command -v "$1" >/dev/null || return
+    "$1" - <<'END'
 import importlib.util, os, sys, sysconfig
 missing = [m for m in ("pip", "setuptools", "wheel", "numpy", "pytest")
            if importlib.util.find_spec(m) is None]
@@ -24,6 +26,15 @@ if missing:
     print(sys.executable, "lacks", ", ".join(missing))
 sys.exit(bool(missing))
 END
+}
+python=
+for one in ${PYTHON:-python3 /usr/bin/python3}; do
+    if fits "$one"; then
+        python=$one
+        break
+    fi
+done
+[ -n "$python" ] || skip "no interpreter has all of these"
 if grep -q '^AM_CFLAGS.*-fsanitize' Makefile; then
     skip "an interpreter without sanitizers cannot load this build"
 fi
