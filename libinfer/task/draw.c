@@ -162,6 +162,18 @@ void draw_box(struct infer_image *image, const struct task_box *b,
               rgb);
 }
 
+void draw_legend(struct infer_image *image, int row, int label,
+                 const char *text)
+{
+    const int side =
+        image->width > image->height ? image->width : image->height;
+    const int size = side / 500 + 1;
+    uint8_t rgb[3];
+
+    draw_colour(label, rgb);
+    draw_text(image, text, 0, row * (FONT_HEIGHT + 2) * size, size, rgb);
+}
+
 /* Half the colour, half the picture. */
 static void blend(uint8_t *pixel, const uint8_t rgb[3])
 {

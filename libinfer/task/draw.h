@@ -24,4 +24,9 @@ void draw_mask(struct infer_image *image, const uint8_t *mask, int label);
  * label[height*width]; classes -1 and `clear` leave the picture as it is. */
 void draw_labels(struct infer_image *image, const int *label, int clear);
 
+/* Line `row` of a legend in the upper left corner: text on the colour of a
+ * class. */
+void draw_legend(struct infer_image *image, int row, int label,
+                 const char *text);
+
 #endif

@@ -100,4 +100,23 @@ expect 0 . "$wconv" "$TEST_DATA/weights/onnx-winml/candy.onnx" -o "$model" \
 sees '768 x 576' darknet-dog.jpg -o "$dir/out.infer.png"
 expect 0 . "$wconv" "$formats/fsrcnn-pb/FSRCNN_x2.pb" -o "$model"
 sees '512 x 512' onnx-tutorials-super-res-input.jpg -o "$dir/out.infer.png"
+
+# Tiles: where a quarter of the overlap is farther than the windows reach the
+# result is that of the whole picture; without overlap it is not.
+sees '1536 x 1152' darknet-dog.jpg -o "$dir/whole.png"
+for tile in 128 100:40 5000; do
+    sees '1536 x 1152' darknet-dog.jpg -b 3 --tile=$tile -o "$dir/tiles.png"
+    cmp -s "$dir/whole.png" "$dir/tiles.png" || fail "--tile=$tile: seams"
+done
+sees '1536 x 1152' darknet-dog.jpg --tile=64:0 -o "$dir/tiles.png"
+cmp -s "$dir/whole.png" "$dir/tiles.png" && fail "--tile=64:0: no seams"
+sees 'tiles.png' caffe-cat_gray.jpg --tile --json -o "$dir/tiles.png"
+expect 1 'goes with pictures and --output' "$infer" -m "$model" --tile \
+    "$photos/darknet-dog.jpg"
+for tile in 7 x 64:33 64:; do
+    expect 1 'takes N or N:OVERLAP' "$infer" -m "$model" --tile=$tile \
+        -o "$dir/tiles.png" "$photos/darknet-dog.jpg"
+done
+expect 2 'nothing.jpg' "$infer" -m "$model" --tile -o "$dir/tiles.png" \
+    "$dir/nothing.jpg"
 report

@@ -34,6 +34,8 @@ struct tool_request {
     const char *output; /* pictures are written there; NULL: they are not */
     struct task_limits limits;
     bool limits_given;
+    bool tile;                       /* pictures are run tile by tile */
+    int64_t tile_side, tile_overlap; /* pixels; -1: by default */
     struct tool_named_file load[ARRAYS_MAX];
     int n_load;
     struct tool_shape shape[ARRAYS_MAX];
@@ -108,6 +110,9 @@ int tool_check_input(const struct infer_model *model,
                      struct infer_tensor_info *info, struct infer_error *err);
 /* Creates the session for pictures; on a GPU its input is 8-bit pixels. */
 int tool_pictures_open(struct tool_run *run, struct infer_error *err);
+/* Pictures a run: of the model, of --batch, or 1. */
+int64_t tool_batch_limit(const struct tool_run *run,
+                         const struct infer_tensor_info *info);
 /* Runs all pictures in batches and shows what the network says of each.
  * Unreadable pictures are reported and skipped; they make the status negative
  * after the others have run. */
@@ -162,9 +167,23 @@ int tool_find_boxes(const struct tool_run *run, const struct arrays *out,
                     const struct tool_shown *shown,
                     const struct task_limits *limits, struct infer_error *err,
                     struct task_boxes *boxes);
+/* The outputs of one run as tasks read them. */
+struct task_outputs tool_outputs(const struct tool_run *run,
+                                 const struct arrays *out, const int64_t *hw,
+                                 int64_t batch, int64_t entry);
+/* Writes and prints a picture that the network made. */
+int tool_show_made(struct tool_run *run, const struct tool_shown *shown,
+                   const struct infer_image *image, struct infer_error *err);
 /* Prepares --output for `count` pictures: makes the folder. */
 int tool_open_output(const struct tool_request *r, size_t count,
                      struct infer_error *err);
+
+/* ---- tiles.c ------------------------------------------------------- */
+
+/* --tile: runs pictures of any size tile by tile and joins what the network
+ * makes of them. */
+int tool_run_tiles(struct tool_run *run, const struct tool_list *list,
+                   struct infer_error *err);
 
 /* ---- the other modes ----------------------------------------------- */
 

@@ -106,6 +106,28 @@ static int set_percentiles(struct cli *cli, const struct cli_option *o,
     return r->n_percentile < 0 ? CLI_BAD : 0;
 }
 
+/* N or N:OVERLAP; NULL: both by default. */
+static int set_tile(struct cli *cli, const struct cli_option *o,
+                    const char *value, void *user)
+{
+    struct tool_request *r = user;
+    const size_t length = value ? strcspn(value, ":") : 0;
+    char side[24];
+
+    (void)cli, (void)o;
+    r->tile = true;
+    r->tile_side = r->tile_overlap = -1;
+    if (value == NULL)
+        return 0;
+    snprintf(side, sizeof side, "%.*s", length < sizeof side ? (int)length : 0,
+             value);
+    if (!cli_int(side, 8, 1 << 15, &r->tile_side) ||
+        (value[length] != '\0' &&
+         !cli_int(value + length + 1, 0, r->tile_side / 2, &r->tile_overlap)))
+        return CLI_BAD;
+    return 0;
+}
+
 /* ---- the options --------------------------------------------------- */
 
 #define TO(member)    CLI_FIELD(struct tool_request, member)
@@ -122,6 +144,10 @@ static const struct cli_option options[] = {
      "classify, detect, segment or image (told by the model)", TO(task)},
     {"output", 'o', CLI_TEXT, "FILE|DIR",
      "write each picture with its boxes, mask or result", TO(output)},
+    {"tile", 0, CLI_SET, "N[:OVERLAP]",
+     "with -o: run pictures of any size in tiles and join the results",
+     .optional = true, .set = set_tile,
+     .wanted = "N or N:OVERLAP, 8 to 32768 pixels, an overlap of at most half"},
     {"score", 0, CLI_REAL, "X", "least score of a box (the decoder's)",
      TO(limits.score), GIVEN(limits_given), .max = 1},
     {"iou", 0, CLI_REAL, "X", "boxes that overlap more are one (0.45)",
@@ -311,6 +337,8 @@ static int run_mode(struct tool_run *run, const struct tool_list *list,
         rc = tool_bench(run, err);
     else if (r->try_presets)
         rc = tool_try_presets(run, list, err);
+    else if (r->tile)
+        rc = tool_run_tiles(run, list, err);
     else if (list->count > 0)
         rc = tool_run_pictures(run, list, err);
     else
@@ -431,6 +459,8 @@ static int check_request(const struct cli *cli, const struct tool_request *r,
         {r->max_pixels > 0, pictures, "--max-pixels is for pictures"},
         {r->task != NULL, pictures, "--task is for pictures"},
         {r->output != NULL, pictures, "--output is for pictures"},
+        {r->tile, list && r->output && !r->evaluate && !r->try_presets,
+         "--tile goes with pictures and --output"},
         {r->limits_given, pictures, "--score and --iou are for pictures"},
         {r->evaluate && !coco, !list, "--evaluate names its pictures itself"},
         {coco, n_paths <= 1,

@@ -7,6 +7,7 @@
 #include "kernels/base/scalar.h"
 #include "libinfer/device/device.h"
 #include "libinfer/model/model.h"
+#include "tools/infer/batch.h"
 #include "tools/infer/coco.h"
 #include "tools/infer/evaluate.h"
 #include "tools/infer/reader.h"
@@ -15,11 +16,9 @@
 /* Pictures read ahead. */
 #define MAX_AHEAD 512
 
-/* Buffers of one batch. */
-struct batch {
-    struct infer_array in;
-    struct arrays out;
-    size_t image_bytes;
+/* A batch and its pictures. */
+struct filled {
+    struct batch buffers;
     size_t *picture;            /* list index of each of the n pictures */
     struct infer_image *source; /* each of them as it was read */
     int64_t n;
@@ -33,69 +32,44 @@ struct course {
     size_t unread; /* unreadable pictures so far */
 };
 
-static int batch_reserve(struct tool_run *run,
-                         const struct infer_tensor_info *info,
-                         const int64_t *hw, int64_t n, struct batch *b,
-                         struct infer_error *err)
-{
-    const int64_t planes[4] = {n, info->dim[1], hw[0], hw[1]};
-    const int64_t pixels[4] = {n, hw[0], hw[1], info->dim[1]};
-    const int64_t *dim = run->pixels ? pixels : planes;
-    const double start = cli_now();
-    int rc;
-
-    if (b->in.data != NULL && memcmp(dim, b->in.dim, sizeof(planes)) == 0)
-        return INFER_OK;
-    free(b->in.data);
-    arrays_clear(&b->out);
-    memset(&b->in, 0, sizeof(b->in));
-    b->in.name = info->name;
-    b->in.dtype = run->pixels ? INFER_U8 : INFER_F32;
-    b->in.rank = 4;
-    memcpy(b->in.dim, dim, sizeof(planes));
-    rc = array_alloc("input", info->name, &b->in, err);
-    if (rc < 0)
-        return rc;
-    b->image_bytes = b->in.bytes / (size_t)n;
-    rc = infer_session_prepare(run->session, &b->in, 1, err);
-    run->plan_seconds += cli_now() - start;
-    if (rc == INFER_OK)
-        rc = tool_make_outputs(run->session, run->model, &b->out, err);
-    if (rc == INFER_OK)
-        rc = tool_find_task(run, &b->out, hw, n, err);
-    return rc;
-}
-
 /* Frees the pictures of the batch as they were read. */
-static void drop_sources(struct batch *b)
+static void drop_sources(struct filled *b)
 {
     for (int64_t i = 0; i < b->n; i++)
         infer_image_free(&b->source[i]);
 }
 
-static int run_batch(struct tool_run *run, struct batch *b,
+static int run_batch(struct tool_run *run, struct filled *b,
                      const struct tool_list *list, struct infer_error *err)
 {
-    const int64_t *hw = b->in.dim + (run->pixels ? 1 : 2);
+    const struct infer_array *in = &b->buffers.in;
+    struct arrays *out = &b->buffers.out;
+    const int64_t *hw = in->dim + (run->pixels ? 1 : 2);
     int64_t i;
-    int rc = infer_session_run(run->session, &b->in, 1, b->out.item,
-                               b->out.count, err);
+    int rc = infer_session_run(run->session, in, 1, out->item, out->count, err);
 
     for (i = 0; rc == INFER_OK && i < b->n; i++) {
         const struct tool_shown shown = {list->path[b->picture[i]],
-                                         &b->source[i], hw, b->in.dim[0], i};
+                                         &b->source[i], hw, in->dim[0], i};
 
         if (run->coco != NULL)
-            rc = coco_picture(run, &b->out, &shown, b->picture[i], err);
+            rc = coco_picture(run, out, &shown, b->picture[i], err);
         else if (run->evaluation != NULL)
-            rc = evaluate_picture(run, &b->out.item[0], i, b->picture[i], err);
+            rc = evaluate_picture(run, &out->item[0], i, b->picture[i], err);
         else
             rc = run->task.kind == TASK_CLASSIFY
-                     ? tool_show_classes(run, &b->out.item[0], i, shown.path,
-                                         err)
-                     : tool_show(run, &b->out, &shown, err);
+                     ? tool_show_classes(run, &out->item[0], i, shown.path, err)
+                     : tool_show(run, out, &shown, err);
     }
     return rc;
+}
+
+int64_t tool_batch_limit(const struct tool_run *run,
+                         const struct infer_tensor_info *info)
+{
+    return info->dim[0] > 0          ? info->dim[0]
+           : run->request->batch > 0 ? run->request->batch
+                                     : 1;
 }
 
 int tool_check_input(const struct infer_model *model,
@@ -181,7 +155,7 @@ static int next_picture(struct tool_run *run, struct course *c,
 /* Fills a batch with pictures of one size, `limit` at most. */
 static int fill_batch(struct tool_run *run,
                       const struct infer_tensor_info *info, struct course *c,
-                      int64_t limit, struct batch *b, struct infer_error *err)
+                      int64_t limit, struct filled *b, struct infer_error *err)
 {
     int64_t hw[2] = {0, 0};
 
@@ -194,10 +168,11 @@ static int fill_batch(struct tool_run *run,
         if (b->n > 0 && memcmp(picture->hw, hw, sizeof(hw)) != 0)
             return INFER_OK; /* another size starts another batch */
         memcpy(hw, picture->hw, sizeof(hw));
-        rc = batch_reserve(run, info, hw, limit, b, err);
+        rc = batch_reserve(run, info, hw, limit, &b->buffers, err);
         if (rc < 0)
             return rc;
-        memcpy((char *)b->in.data + (size_t)b->n * b->image_bytes,
+        memcpy((char *)b->buffers.in.data +
+                   (size_t)b->n * b->buffers.image_bytes,
                picture->data, picture->bytes);
         b->picture[b->n] = c->next++;
         b->source[b->n] = picture->source;
@@ -212,7 +187,7 @@ static int run_course(struct tool_run *run,
                       const struct infer_tensor_info *info, struct course *c,
                       int64_t limit, struct infer_error *err)
 {
-    struct batch b = {0};
+    struct filled b = {0};
     bool checked = false;
     int rc = INFER_OK;
 
@@ -224,7 +199,7 @@ static int run_course(struct tool_run *run,
         rc = fill_batch(run, info, c, limit, &b, err);
         if (rc == INFER_OK && b.n > 0 && !checked &&
             run->task.kind == TASK_CLASSIFY)
-            tool_note_classes(run, &b.out.item[0]);
+            tool_note_classes(run, &b.buffers.out.item[0]);
         checked = checked || b.n > 0;
         if (rc == INFER_OK && b.n > 0)
             rc = run_batch(run, &b, c->list, err);
@@ -233,10 +208,9 @@ static int run_course(struct tool_run *run,
                      c->list->count);
     }
     cli_progress_end(run->cli);
-    free(b.in.data);
+    batch_clear(&b.buffers);
     free(b.picture);
     free(b.source);
-    arrays_clear(&b.out);
     return rc;
 }
 
@@ -245,14 +219,13 @@ int tool_run_pictures(struct tool_run *run, const struct tool_list *list,
 {
     struct infer_tensor_info info;
     struct course c = {.list = list};
-    int64_t limit = run->request->batch > 0 ? run->request->batch : 1;
+    int64_t limit;
     int rc = tool_check_input(run->model, &info, err);
 
     if (rc < 0)
         return rc;
-    if (info.dim[0] > 0)
-        limit = info.dim[0];
-    else if (limit > (int64_t)list->count)
+    limit = tool_batch_limit(run, &info);
+    if (info.dim[0] < 1 && limit > (int64_t)list->count)
         limit = (int64_t)list->count;
     const struct reader_options options = {
         .threads = reader_threads(run->request),

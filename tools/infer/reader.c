@@ -70,7 +70,7 @@ static int read_stdin(struct infer_error *err, unsigned char **data,
                          : INFER_OK;
 }
 
-static int load(const char *path, uint64_t max_pixels, struct infer_error *err,
+int reader_load(const char *path, uint64_t max_pixels, struct infer_error *err,
                 struct infer_image *out)
 {
     unsigned char *data;
@@ -95,8 +95,7 @@ static int read_picture(const struct reader *r, const char *path,
 {
     struct infer_image image = {0};
     int64_t dim[4] = {1, r->info.dim[1], 0, 0};
-    int rc =
-        load(path, r->options.max_pixels, err, &image); /* names the file */
+    int rc = reader_load(path, r->options.max_pixels, err, &image);
 
     if (rc < 0)
         return rc;

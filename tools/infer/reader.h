@@ -14,6 +14,11 @@ struct reader_picture {
     struct infer_image source;
 };
 
+/* Decodes one picture; the path "-" is standard input.  The error names it.
+ * max_pixels is that of infer_image_load(). */
+int reader_load(const char *path, uint64_t max_pixels, struct infer_error *err,
+                struct infer_image *out);
+
 struct reader;
 
 struct reader_options {

@@ -14,10 +14,9 @@
 #include "libinfer/task/draw.h"
 #include "tools/infer/infer_tool.h"
 
-static struct task_outputs outputs_of(const struct tool_run *run,
-                                      const struct arrays *out,
-                                      const int64_t *hw, int64_t batch,
-                                      int64_t entry)
+struct task_outputs tool_outputs(const struct tool_run *run,
+                                 const struct arrays *out, const int64_t *hw,
+                                 int64_t batch, int64_t entry)
 {
     struct infer_tensor_info input;
 
@@ -36,7 +35,7 @@ static struct task_outputs outputs_of(const struct tool_run *run,
 int tool_find_task(struct tool_run *run, const struct arrays *out,
                    const int64_t *hw, int64_t batch, struct infer_error *err)
 {
-    const struct task_outputs o = outputs_of(run, out, hw, batch, 0);
+    const struct task_outputs o = tool_outputs(run, out, hw, batch, 0);
     const char *word =
         run->request->task ? run->request->task : model_graph(run->model)->task;
     int rc = INFER_OK;
@@ -318,7 +317,7 @@ int tool_find_boxes(const struct tool_run *run, const struct arrays *out,
                     struct task_boxes *boxes)
 {
     const struct task_outputs o =
-        outputs_of(run, out, shown->hw, shown->batch, shown->entry);
+        tool_outputs(run, out, shown->hw, shown->batch, shown->entry);
     const struct preprocess_window window =
         preprocess_window_of(preprocess_of(model_graph(run->model), 0),
                              shown->source, (int)o.width, (int)o.height);
@@ -337,7 +336,7 @@ static int list_boxes(const struct tool_run *run, const struct arrays *out,
                       struct drawing *d, struct infer_error *err)
 {
     const struct task_outputs o =
-        outputs_of(run, out, shown->hw, shown->batch, shown->entry);
+        tool_outputs(run, out, shown->hw, shown->batch, shown->entry);
     const struct infer_image *p = shown->source;
     const struct preprocess_window window =
         preprocess_window_of(preprocess_of(model_graph(run->model), 0), p,
@@ -440,14 +439,38 @@ static int clear_class(const struct tool_run *run)
                : -1;
 }
 
+/* The classes that the mask shows, largest first: --topk of them, and no more
+ * than fit. */
+static void draw_shares(const struct tool_run *run, struct infer_image *image,
+                        const struct share *share, int classes, int64_t pixels,
+                        int clear)
+{
+    int row = 0;
+
+    for (int i = 0; i < classes && row < run->request->top; i++) {
+        const char *label = tool_label(run, share[i].label);
+        char number[16], text[96];
+
+        if (share[i].pixels == 0)
+            break;
+        if (share[i].label == clear)
+            continue;
+        snprintf(number, sizeof number, "%d", share[i].label);
+        snprintf(text, sizeof text, "%.60s %.0f%%", label ? label : number,
+                 100.0 * (double)share[i].pixels / (double)pixels);
+        draw_legend(image, row++, share[i].label, text);
+    }
+}
+
 static int show_labels(struct tool_run *run, const struct tool_shown *shown,
                        const int *label, int classes, struct infer_error *err)
 {
     const int64_t pixels =
         (int64_t)shown->source->width * shown->source->height;
+    const int clear = clear_class(run);
     struct share *share = calloc((size_t)classes, sizeof *share);
     struct infer_image image;
-    int rc;
+    int rc = INFER_OK;
 
     if (share == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
@@ -457,15 +480,15 @@ static int show_labels(struct tool_run *run, const struct tool_shown *shown,
         if (label[i] >= 0)
             share[label[i]].pixels++;
     show_shares(run, shown, share, classes, pixels);
+    if (run->request->output != NULL)
+        rc = image_convert(shown->source, 3, err, &image);
+    if (rc == INFER_OK && run->request->output != NULL) {
+        draw_labels(&image, label, clear);
+        draw_shares(run, &image, share, classes, pixels, clear);
+        rc = write_picture(run, shown->path, &image, err);
+        infer_image_free(&image);
+    }
     free(share);
-    if (run->request->output == NULL)
-        return INFER_OK;
-    rc = image_convert(shown->source, 3, err, &image);
-    if (rc < 0)
-        return rc;
-    draw_labels(&image, label, clear_class(run));
-    rc = write_picture(run, shown->path, &image, err);
-    infer_image_free(&image);
     return rc;
 }
 
@@ -488,16 +511,30 @@ static int show_map(struct tool_run *run, const struct task_outputs *o,
 
 /* ---- pictures ------------------------------------------------------ */
 
+int tool_show_made(struct tool_run *run, const struct tool_shown *shown,
+                   const struct infer_image *image, struct infer_error *err)
+{
+    cJSON *unused, *json = begin(run, shown, NULL, &unused);
+    int rc = write_picture(run, shown->path, image, err);
+
+    if (rc == INFER_OK && json == NULL)
+        cli_print("  %d x %d  %s\n", image->width, image->height,
+                  run->written[run->n_written - 1]);
+    else if (rc == INFER_OK)
+        cJSON_AddStringToObject(json, "output",
+                                run->written[run->n_written - 1]);
+    return rc;
+}
+
 static int show_picture(struct tool_run *run, const struct task_outputs *o,
                         const struct graph_preprocess *p,
                         const struct tool_shown *shown, struct infer_error *err)
 {
-    const bool write = run->request->output != NULL;
     struct infer_image image;
-    cJSON *json, *unused;
+    cJSON *unused;
     int rc;
 
-    if (!write) {
+    if (run->request->output == NULL) {
         if (begin(run, shown, NULL, &unused) == NULL)
             cli_print("  a picture: -o FILE.png or -o FOLDER writes it\n");
         return INFER_OK;
@@ -505,14 +542,7 @@ static int show_picture(struct tool_run *run, const struct task_outputs *o,
     rc = task_image(o, p, shown->source, err, &image);
     if (rc < 0)
         return rc;
-    json = begin(run, shown, NULL, &unused);
-    rc = write_picture(run, shown->path, &image, err);
-    if (rc == INFER_OK && json == NULL)
-        cli_print("  %d x %d  %s\n", image.width, image.height,
-                  run->written[run->n_written - 1]);
-    else if (rc == INFER_OK)
-        cJSON_AddStringToObject(json, "output",
-                                run->written[run->n_written - 1]);
+    rc = tool_show_made(run, shown, &image, err);
     infer_image_free(&image);
     return rc;
 }
@@ -523,7 +553,7 @@ int tool_show(struct tool_run *run, const struct arrays *out,
     const struct graph_preprocess *p =
         preprocess_of(model_graph(run->model), 0);
     const struct task_outputs o =
-        outputs_of(run, out, shown->hw, shown->batch, shown->entry);
+        tool_outputs(run, out, shown->hw, shown->batch, shown->entry);
     const struct preprocess_window window =
         preprocess_window_of(p, shown->source, (int)o.width, (int)o.height);
     int rc = INFER_OK;

@@ -244,6 +244,9 @@ TEST(test_draw_parts)
     assert_int_equal(image.pixels[0], 0);
     assert_true(image.pixels[3 * 199] | image.pixels[3 * 199 + 1] |
                 image.pixels[3 * 199 + 2]);
+    draw_legend(&image, 0, 3, "longer than the picture");
+    draw_legend(&image, 100, 3, "below it");
+    assert_true(image.pixels[0] | image.pixels[1] | image.pixels[2]);
     infer_image_free(&image);
 }
 
