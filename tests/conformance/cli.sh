@@ -81,6 +81,16 @@ expect 0 'images/s' "$infer" -m "$model" --bench --warmup=0 --duration=10ms \
 expect 0 '"median_ms"' "$infer" -m "$model" --bench --duration=10ms --json -b3
 expect 0 'ok .*against ref' "$infer" -m "$model" --compare=ref --layers
 expect 0 'ms in all' "$infer" -m "$model" --bench --duration=10ms --profile
+# A note where other work takes the core away.
+core=$(sed -n 's/^Cpus_allowed_list:[^0-9]*\([0-9]*\).*/\1/p' /proc/self/status)
+if command -v taskset >/dev/null && [ -n "$(cat /proc/self/schedstat)" ]; then
+    taskset -c "$core" sh -c 'while :; do :; done' &
+    other=$!
+    expect 0 'waited for a core' taskset -c "$core" "$infer" -m "$model" \
+        --bench --threads=1 --duration=500ms
+    kill $other
+    wait $other 2>/dev/null
+fi
 expect 0 'peak of the process' "$infer" -m "$model" --bench --duration=10ms \
     --report-memory --report-load-time
 expect 0 . "$infer" -m "$model" --dump-layers="$dir/layers" \

@@ -10,6 +10,7 @@
 #include "kernels/base/text.h"
 #include "libinfer/device/device.h"
 #include "libinfer/session.h"
+#include "tools/load.h"
 #include "tools/terminal.h"
 
 /* Limit of timed runs; each takes more than a microsecond. */
@@ -62,24 +63,6 @@ static void print_place(const struct tool_run *run)
               device_precision_names[r->session.precision], infer_version());
 }
 
-/* Times of a run whose threads waited for others of the machine scatter: the
- * median is many times the minimum. */
-#define DISTURBED 4
-
-static void note_load(const struct tool_run *run, const double *sorted,
-                      size_t n)
-{
-    const double times = percentile(sorted, n, 50) / sorted[0];
-
-    if (n >= 8 && times >= DISTURBED && run->cli->verbosity >= 0 &&
-        !on_gpu(run->request))
-        cli_error(run->cli,
-                  "note: the median is %.0f times the minimum: other work may "
-                  "share the cores; OMP_WAIT_POLICY=passive or fewer "
-                  "--threads may be faster then",
-                  times);
-}
-
 static void print_text(const struct tool_run *run, const double *sorted,
                        size_t n, int64_t batch)
 {
@@ -101,7 +84,6 @@ static void print_text(const struct tool_run *run, const double *sorted,
             printf(", p%g -", r->percentile[k]);
     printf(", %.1f images/s (median)\n",
            (double)batch / percentile(sorted, n, 50));
-    note_load(run, sorted, n);
 }
 
 static cJSON *bench_json(const struct tool_run *run, const double *sorted,
@@ -204,6 +186,7 @@ int tool_bench(struct tool_run *run, struct infer_error *err)
 {
     struct arrays in = {0}, out = {0};
     double *times = malloc(MAX_RUNS * sizeof(*times));
+    double waited, start;
     size_t n = 0;
     int rc;
 
@@ -211,6 +194,8 @@ int tool_bench(struct tool_run *run, struct infer_error *err)
         return error_set(err, INFER_EMEMORY, "out of memory");
     terminal_catch_interrupts();
     rc = tool_prepare(run, &in, &out, err);
+    waited = load_waited();
+    start = cli_now();
     if (rc == INFER_OK)
         rc = (on_gpu(run->request) && !run->request->include_transfers
                   ? time_repeats
@@ -226,6 +211,9 @@ int tool_bench(struct tool_run *run, struct infer_error *err)
             run->result = bench_json(run, times, n, batch);
         else
             print_text(run, times, n, batch);
+        if (!on_gpu(run->request))
+            load_note(run->cli, load_waited() - waited, cli_now() - start,
+                      run->session->device.kern.threads);
     }
     free(times);
     arrays_clear(&in);

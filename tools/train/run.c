@@ -9,6 +9,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
+#include "tools/load.h"
 #include "tools/terminal.h"
 
 bool train_leads(const struct train_run *r)
@@ -379,6 +380,7 @@ static int loop(struct train_run *r, struct infer_error *err)
     const int64_t taken = r->step * r->request->accumulate;
     const int64_t batches = loader_batches(r->loader);
     struct course c = {.begun = cli_now(), .first_step = r->step};
+    const double waited = load_waited();
     int rc = loader_start(r->loader, taken / batches, taken % batches, err);
 
     if (r->log.count > 0)
@@ -403,6 +405,10 @@ static int loop(struct train_run *r, struct infer_error *err)
         live(r, &c);
         rc = after_step(r, &c, err);
     }
+    clear_line(r);
+    if (rc == 0 && train_leads(r) && !r->device.ops->identify)
+        load_note(r->cli, load_waited() - waited, cli_now() - c.begun,
+                  r->device.kern.threads);
     return rc;
 }
 
@@ -432,7 +438,6 @@ int train_run(struct train_run *r, struct infer_error *err)
         return finish_complete(r, err);
     terminal_catch_interrupts();
     rc = loop(r, err);
-    clear_line(r);
     /* A failed run writes its log too. */
     if (rc < 0 && train_leads(r))
         (void)log_write(&r->log, NULL);
