@@ -152,6 +152,11 @@ static int turn_upright(struct infer_image *image, int orientation,
 
 /* ---- decoding ------------------------------------------------------ */
 
+static bool is_png(const unsigned char *data, size_t bytes)
+{
+    return bytes >= 8 && memcmp(data, "\x89PNG\r\n\x1a\n", 8) == 0;
+}
+
 int infer_image_decode(const void *data, size_t bytes, uint64_t max_pixels,
                        struct infer_error *err, struct infer_image *out)
 {
@@ -163,7 +168,7 @@ int infer_image_decode(const void *data, size_t bytes, uint64_t max_pixels,
         return error_set(err, INFER_EARGUMENT, "no picture or no room given");
     if (max_pixels == 0)
         max_pixels = DEFAULT_MAX_PIXELS;
-    if (bytes >= 8 && memcmp(head, "\x89PNG\r\n\x1a\n", 8) == 0)
+    if (is_png(head, bytes))
         rc = image_decode_png(data, bytes, max_pixels, err, &image);
     else if (bytes >= 3 && memcmp(head, "\xff\xd8\xff", 3) == 0)
         rc = image_decode_jpeg(data, bytes, max_pixels, err, &image,
@@ -194,6 +199,26 @@ int infer_image_load(const char *path, uint64_t max_pixels,
     if (rc < 0)
         return rc;
     rc = infer_image_decode(data, bytes, max_pixels, err, out);
+    if (rc < 0)
+        error_prefix(err, "%s", path);
+    free(data);
+    return rc;
+}
+
+int image_load_indices(const char *path, uint64_t max_pixels,
+                       struct infer_error *err, struct infer_image *out)
+{
+    void *data;
+    size_t bytes;
+    int rc = file_read_all(path, MAX_FILE_BYTES, err, &data, &bytes);
+
+    if (rc < 0)
+        return rc;
+    if (max_pixels == 0)
+        max_pixels = DEFAULT_MAX_PIXELS;
+    rc = is_png(data, bytes)
+             ? image_decode_png_indices(data, bytes, max_pixels, err, out)
+             : error_set(err, INFER_EUNSUPPORTED, "a mask is a PNG file");
     if (rc < 0)
         error_prefix(err, "%s", path);
     free(data);

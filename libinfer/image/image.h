@@ -11,10 +11,20 @@
 int image_decode_png(const unsigned char *data, size_t bytes,
                      uint64_t max_pixels, struct infer_error *err,
                      struct infer_image *out);
+/* A mask: the indices into the palette, or the gray samples, as they are; one
+ * channel.  EUNSUPPORTED: the file has colours or 16 bits. */
+int image_decode_png_indices(const unsigned char *data, size_t bytes,
+                             uint64_t max_pixels, struct infer_error *err,
+                             struct infer_image *out);
 /* *orientation: EXIF 1 .. 8, 1 where the file has none. */
 int image_decode_jpeg(const unsigned char *data, size_t bytes,
                       uint64_t max_pixels, struct infer_error *err,
                       struct infer_image *out, int *orientation);
+
+/* The same of a file, which must be PNG.  max_pixels: as infer_image_load()
+ * takes it; the error names the file. */
+int image_load_indices(const char *path, uint64_t max_pixels,
+                       struct infer_error *err, struct infer_image *out);
 
 /* Writes a PNG file, 8-bit gray or RGB: the whole file, or none of it.  EIO,
  * EMEMORY. */

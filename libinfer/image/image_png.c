@@ -15,7 +15,12 @@
 
 #define SIGNATURE_BYTES 8
 
+/* What becomes of the rows: they are only checked, or kept as a picture, or as
+ * the numbers that a mask holds. */
+enum purpose { TRIAL, PICTURE, INDICES };
+
 struct reader {
+    enum purpose purpose;
     const unsigned char *data;
     size_t bytes, at;
     size_t end; /* of the chunk that is being read */
@@ -81,6 +86,21 @@ static void set_transforms(png_structp png, png_infop info)
     png_set_interlace_handling(png);
 }
 
+/* Indices into the palette, or gray samples, one a byte. */
+static int set_indices(struct reader *r, png_structp png, png_infop info)
+{
+    const png_byte color = png_get_color_type(png, info);
+
+    if ((color != PNG_COLOR_TYPE_PALETTE && color != PNG_COLOR_TYPE_GRAY) ||
+        png_get_bit_depth(png, info) > 8)
+        return error_set(r->err, INFER_EUNSUPPORTED,
+                         "PNG: a mask has a palette or gray values of up to 8 "
+                         "bits");
+    png_set_packing(png);
+    png_set_interlace_handling(png);
+    return INFER_OK;
+}
+
 /* Decodes every row and keeps none. */
 static int try_rows(png_structp png, png_infop info)
 {
@@ -99,10 +119,15 @@ static int keep_rows(struct reader *r, png_structp png, png_infop info)
     const png_uint_32 width = png_get_image_width(png, info);
     const png_uint_32 height = png_get_image_height(png, info);
     size_t row_bytes;
-    int channels, rc;
+    int channels, rc = INFER_OK;
     png_uint_32 y;
 
-    set_transforms(png, info);
+    if (r->purpose == INDICES)
+        rc = set_indices(r, png, info);
+    else
+        set_transforms(png, info);
+    if (rc < 0)
+        return rc;
     png_read_update_info(png, info);
     channels = png_get_channels(png, info);
     row_bytes = png_get_rowbytes(png, info);
@@ -123,8 +148,7 @@ static int keep_rows(struct reader *r, png_structp png, png_infop info)
 }
 
 /* Runs under the jump buffer of r. */
-static int read_picture(struct reader *r, png_structp png, png_infop info,
-                        bool trial)
+static int read_picture(struct reader *r, png_structp png, png_infop info)
 {
     int rc;
 
@@ -133,17 +157,18 @@ static int read_picture(struct reader *r, png_structp png, png_infop info,
     png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_WARN_DISCARD);
     png_set_read_fn(png, r, read_bytes);
     png_read_info(png, info);
-    rc = trial ? try_rows(png, info) : keep_rows(r, png, info);
+    rc = r->purpose == TRIAL ? try_rows(png, info) : keep_rows(r, png, info);
     if (rc == INFER_OK)
         png_read_end(png, NULL);
     return rc;
 }
 
-/* trial: *out stays as it is. */
-static int decode(const unsigned char *data, size_t bytes, bool trial,
+/* TRIAL: *out stays as it is. */
+static int decode(const unsigned char *data, size_t bytes, enum purpose purpose,
                   struct infer_error *err, struct infer_image *out)
 {
-    struct reader r = {.data = data, .bytes = bytes, .err = err};
+    struct reader r = {
+        .purpose = purpose, .data = data, .bytes = bytes, .err = err};
     png_structp png;
     png_infop info = NULL;
     int rc;
@@ -158,21 +183,21 @@ static int decode(const unsigned char *data, size_t bytes, bool trial,
         return error_set(err, INFER_EMEMORY, "out of memory");
     }
     if (setjmp(r.jump) == 0)
-        rc = read_picture(&r, png, info, trial);
+        rc = read_picture(&r, png, info);
     else
         rc = INFER_EFORMAT; /* on_error() has set the error */
     png_destroy_read_struct(&png, &info, NULL);
     free(r.rows);
     if (rc < 0)
         infer_image_free(&r.image);
-    else if (!trial)
+    else if (purpose != TRIAL)
         *out = r.image;
     return rc;
 }
 
-int image_decode_png(const unsigned char *data, size_t bytes,
-                     uint64_t max_pixels, struct infer_error *err,
-                     struct infer_image *out)
+static int decode_as(const unsigned char *data, size_t bytes,
+                     uint64_t max_pixels, enum purpose purpose,
+                     struct infer_error *err, struct infer_image *out)
 {
     struct image_head head;
     int rc = png_read_head(data, bytes, err, &head);
@@ -180,8 +205,22 @@ int image_decode_png(const unsigned char *data, size_t bytes,
     if (rc == INFER_OK)
         rc = image_check_budget("PNG", &head, max_pixels, err);
     if (rc == INFER_OK && image_needs_trial(&head, bytes))
-        rc = decode(data, bytes, true, err, out);
+        rc = decode(data, bytes, TRIAL, err, out);
     if (rc == INFER_OK)
-        rc = decode(data, bytes, false, err, out);
+        rc = decode(data, bytes, purpose, err, out);
     return rc;
+}
+
+int image_decode_png(const unsigned char *data, size_t bytes,
+                     uint64_t max_pixels, struct infer_error *err,
+                     struct infer_image *out)
+{
+    return decode_as(data, bytes, max_pixels, PICTURE, err, out);
+}
+
+int image_decode_png_indices(const unsigned char *data, size_t bytes,
+                             uint64_t max_pixels, struct infer_error *err,
+                             struct infer_image *out)
+{
+    return decode_as(data, bytes, max_pixels, INDICES, err, out);
 }

@@ -25,6 +25,14 @@ struct evaluation {
  * EFORMAT, EIO. */
 int evaluate_list(struct tool_run *run, struct tool_list *list,
                   struct infer_error *err);
+/* Takes line `number` of the list `path`; it may write to the line. */
+typedef int evaluate_line(struct tool_run *run, char *line, const char *path,
+                          unsigned number, struct tool_list *list,
+                          struct infer_error *err);
+/* Calls take() for every line of a text file that is not blank, without its
+ * end. EIO, EFORMAT. */
+int evaluate_lines(struct tool_run *run, const char *path, evaluate_line *take,
+                   struct tool_list *list, struct infer_error *err);
 /* Takes the scores of picture `index`, row `row` of an output.  EARGUMENT if
  * the network has not the classes of the pictures. */
 int evaluate_picture(struct tool_run *run, const struct infer_array *out,

@@ -74,6 +74,7 @@ struct tool_run {
     char **written; /* files of --output so far */
     size_t n_written;
     struct evaluation *evaluation; /* with --evaluate of classes */
+    struct iou *iou;               /* with --evaluate of masks */
     struct coco *coco;             /* with --evaluate of annotations */
     int64_t same_class;            /* the best of the last picture */
     size_t same_count;             /* pictures shown as classes */

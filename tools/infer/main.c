@@ -2,6 +2,7 @@
 /* infer: run a model file on pictures or arrays, time it, check it. */
 #include "tools/infer/coco.h"
 #include "tools/infer/evaluate.h"
+#include "tools/infer/iou.h"
 #include "tools/terminal.h"
 
 #include <stdlib.h>
@@ -217,7 +218,8 @@ static const struct cli_option options[] = {
      TO(dump_layers)},
     {"evaluate", 0, CLI_TEXT, "DIR|LIST|JSON",
      "accuracy on pictures of known classes: DIR/CLASS/..., or \"PATH CLASS\" "
-     "lines; of a detector by COCO's annotations",
+     "lines; of a detector by COCO's annotations; of masks by DIR/images and "
+     "DIR/masks",
      TO(evaluate)},
     {"coco", 0, CLI_TEXT, "FILE",
      "with --evaluate=JSON: the boxes as COCO's results", TO(coco)},
@@ -413,6 +415,8 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
         rc = labels_read(r->labels, err, &run.labels);
     if (rc == INFER_OK && coco_is_file(r->evaluate))
         rc = coco_open(&run, n_paths > 0 ? paths[0] : NULL, &list, err);
+    else if (rc == INFER_OK && iou_is_source(r->evaluate))
+        rc = iou_open(&run, &list, err);
     else if (rc == INFER_OK && r->evaluate != NULL)
         rc = evaluate_list(&run, &list, err);
     for (i = 0; rc == INFER_OK && !run.coco && i < n_paths; i++)
@@ -429,6 +433,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     labels_clear(&run.labels);
     evaluate_free(run.evaluation);
     coco_free(run.coco);
+    iou_free(run.iou);
     while (run.n_written > 0)
         free(run.written[--run.n_written]);
     free(run.written);

@@ -10,6 +10,7 @@
 #include "tools/infer/batch.h"
 #include "tools/infer/coco.h"
 #include "tools/infer/evaluate.h"
+#include "tools/infer/iou.h"
 #include "tools/infer/reader.h"
 #include "tools/preprocess.h"
 
@@ -54,6 +55,8 @@ static int run_batch(struct tool_run *run, struct filled *b,
 
         if (run->coco != NULL)
             rc = coco_picture(run, out, &shown, b->picture[i], err);
+        else if (run->iou != NULL)
+            rc = iou_picture(run, out, &shown, b->picture[i], err);
         else if (run->evaluation != NULL)
             rc = evaluate_picture(run, &out->item[0], i, b->picture[i], err);
         else
@@ -246,6 +249,8 @@ int tool_run_pictures(struct tool_run *run, const struct tool_list *list,
         rc = evaluate_report(run, err);
     if (rc == INFER_OK && run->coco != NULL)
         rc = coco_report(run, err);
+    if (rc == INFER_OK && run->iou != NULL)
+        iou_report(run);
     if (rc == INFER_OK)
         tool_note_same(run);
     if (rc == INFER_OK && c.unread > 0)

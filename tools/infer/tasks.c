@@ -71,6 +71,11 @@ int tool_find_task(struct tool_run *run, const struct arrays *out,
                        "task %s (--task=detect says that the outputs are "
                        "boxes)",
                        task_words[run->task.kind]);
+    if (rc == INFER_OK && run->task.kind != TASK_SEGMENT && run->iou != NULL)
+        rc = error_set(err, INFER_EARGUMENT,
+                       "--evaluate: masks are for maps of classes, not for the "
+                       "task %s (--task=segment says that the output is one)",
+                       task_words[run->task.kind]);
     run->task_known = rc == INFER_OK;
     return rc;
 }

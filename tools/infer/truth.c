@@ -209,8 +209,8 @@ static int add_line(struct tool_run *run, char *line, const char *path,
     return rc < 0 ? rc : grow(run->evaluation, list->count, class, err);
 }
 
-static int add_list(struct tool_run *run, const char *path,
-                    struct tool_list *list, struct infer_error *err)
+int evaluate_lines(struct tool_run *run, const char *path, evaluate_line *take,
+                   struct tool_list *list, struct infer_error *err)
 {
     FILE *f = fopen(path, "rb");
     char line[4096];
@@ -236,7 +236,7 @@ static int add_list(struct tool_run *run, const char *path,
             length--;
         line[length] = '\0';
         if (length > 0)
-            rc = add_line(run, line, path, number, list, err);
+            rc = take(run, line, path, number, list, err);
     }
     fclose(f);
     return rc;
@@ -251,9 +251,9 @@ int evaluate_list(struct tool_run *run, struct tool_list *list,
     run->evaluation = calloc(1, sizeof *run->evaluation);
     if (run->evaluation == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    rc = is_folder(path)
-             ? add_folder(run, path, list, err)
-             : add_list(run, path[0] == '@' ? path + 1 : path, list, err);
+    rc = is_folder(path) ? add_folder(run, path, list, err)
+                         : evaluate_lines(run, path[0] == '@' ? path + 1 : path,
+                                          add_line, list, err);
     if (rc == INFER_OK && list->count == 0)
         rc = error_set(err, INFER_EARGUMENT, "%s: no pictures there", path);
     return rc;

@@ -349,6 +349,47 @@ TEST(test_damage)
     damage(path);
 }
 
+/* numpy.asarray() of Pillow 13's image, a palette's indices; gray of fewer than
+ * 8 bits, which Pillow scales, divided by 255 / (2^bits - 1): crc32(tobytes()).
+ */
+TEST(test_indices)
+{
+    static const struct {
+        const char *name;
+        uint32_t crc;
+    } expected[] = {
+        {"basn3p01", 0xfba3dc7f}, {"basi3p02", 0x8d186fe6},
+        {"basi3p04", 0x280e99f1}, {"basn3p08", 0xf6ed8aa6},
+        {"tbbn3p08", 0x2111c7b4}, {"s35n3p04", 0xd5b1ad32},
+        {"basi0g08", 0x784b4a4e}, {"basn0g02", 0x27316528},
+        {"basn0g04", 0x574bd5b7}, {"basi0g01", 0x260dd161},
+    };
+    static const char *const refused[] = {"basn2c08", "basn6a08", "basi4a08"};
+    struct infer_image image;
+    struct infer_error err;
+    char name[64], path[2048];
+
+    for (size_t i = 0; i < COUNT(expected); i++) {
+        snprintf(name, sizeof name, "png-tests/pngsuite/primary/%s.png",
+                 expected[i].name);
+        REQUIRE_DATA(name, path);
+        assert_int_equal(image_load_indices(path, 0, &err, &image), 0);
+        assert_int_equal(image.channels, 1);
+        assert_int_equal(picture_crc(&image), expected[i].crc);
+        infer_image_free(&image);
+        assert_int_equal(image_load_indices(path, 10, &err, &image),
+                         INFER_EMEMORY);
+    }
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        snprintf(name, sizeof name, "png-tests/pngsuite/primary/%s.png",
+                 refused[i]);
+        REQUIRE_DATA(name, path);
+        assert_int_equal(image_load_indices(path, 0, &err, &image),
+                         INFER_EUNSUPPORTED);
+        assert_non_null(strstr(err.text, refused[i]));
+    }
+}
+
 TEST(test_limits)
 {
     struct infer_image image;
@@ -381,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_jpeg_crashers),
         cmocka_unit_test(test_photographs),
         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_indices),
         cmocka_unit_test(test_limits),
     };
 
