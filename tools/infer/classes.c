@@ -98,30 +98,45 @@ static void add_json(const struct tool_run *run, cJSON *list, const char *path,
     json_append(list, item);
 }
 
-static void count_same(struct tool_run *run, int64_t class)
+/* Counts the class that a picture is shown as; without memory there is no note.
+ */
+static void count_shown(struct tool_run *run, int64_t class, int64_t classes)
 {
-    if (run->same_count > 0 && run->same_class != class)
-        run->two_classes = true;
-    run->same_class = class;
-    run->same_count++;
+    if (run->shown_as == NULL) {
+        run->shown_as = calloc((size_t)classes, sizeof *run->shown_as);
+        run->classes = classes;
+    }
+    if (run->shown_as == NULL || class < 0 || class >= run->classes)
+        return;
+    run->shown_as[class]++;
+    run->shown++;
 }
 
 /* Fewer pictures are of one class often enough. */
 #define SAME_PICTURES 5
+/* From this many classes on, three quarters of the pictures in one are odd. */
+#define MANY_CLASSES 100
 
 void tool_note_same(const struct tool_run *run)
 {
     const char *label;
+    int64_t most = 0;
 
-    if (run->two_classes || run->same_count < SAME_PICTURES ||
-        run->cli->verbosity < 0)
+    if (run->shown < SAME_PICTURES || run->cli->verbosity < 0)
         return;
-    label = tool_label(run, run->same_class);
+    for (int64_t i = 1; i < run->classes; i++)
+        if (run->shown_as[i] > run->shown_as[most])
+            most = i;
+    if (run->shown_as[most] < run->shown &&
+        (run->classes < MANY_CLASSES ||
+         4 * run->shown_as[most] < 3 * run->shown))
+        return;
+    label = tool_label(run, most);
     cli_error(run->cli,
-              "note: all %zu pictures are shown as class %" PRId64
+              "note: %zu of %zu pictures are shown as class %" PRId64
               "%s%s; if they are not, the preprocessing may be wrong: "
               "--try-presets compares some",
-              run->same_count, run->same_class, label ? " " : "",
+              run->shown_as[most], run->shown, most, label ? " " : "",
               label ? label : "");
 }
 
@@ -145,7 +160,7 @@ int tool_show_classes(struct tool_run *run, const struct infer_array *out,
         to_probabilities(p, n);
         const struct infer_array all = row_of(scores, n);
         k = infer_array_top_k(&all, 0, k, best, NULL, NULL);
-        count_same(run, k > 0 ? best[0] : -1);
+        count_shown(run, k > 0 ? best[0] : -1, n);
         if (run->result != NULL)
             add_json(run, run->result, path, scores, p, best, k);
         else

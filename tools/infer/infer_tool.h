@@ -76,9 +76,9 @@ struct tool_run {
     struct evaluation *evaluation; /* with --evaluate of classes */
     struct iou *iou;               /* with --evaluate of masks */
     struct coco *coco;             /* with --evaluate of annotations */
-    int64_t same_class;            /* the best of the last picture */
-    size_t same_count;             /* pictures shown as classes */
-    bool two_classes;              /* not all of them were shown as one */
+    size_t *shown_as; /* pictures shown as each class; NULL: none yet */
+    int64_t classes;
+    size_t shown;            /* the sum */
     cJSON *result;           /* with --json: what tool_report() is to print */
     const char *result_name; /* NULL: an object that takes more members */
 };
@@ -136,7 +136,8 @@ int tool_show_classes(struct tool_run *run, const struct infer_array *out,
  * not look like class scores. */
 void tool_note_classes(const struct tool_run *run,
                        const struct infer_array *out);
-/* Notes after several pictures that all were shown as one class. */
+/* Notes after several pictures that all, or of many classes nearly all, were
+ * shown as one. */
 void tool_note_same(const struct tool_run *run);
 
 /* ---- try_presets.c ------------------------------------------------- */

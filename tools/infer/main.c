@@ -434,6 +434,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     evaluate_free(run.evaluation);
     coco_free(run.coco);
     iou_free(run.iou);
+    free(run.shown_as);
     while (run.n_written > 0)
         free(run.written[--run.n_written]);
     free(run.written);
