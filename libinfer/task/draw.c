@@ -128,6 +128,23 @@ static void draw_points(struct infer_image *image, const struct task_box *b,
                       rgb);
 }
 
+void draw_landmarks(struct infer_image *image, float (*point)[3], int count)
+{
+    const int side =
+        image->width > image->height ? image->width : image->height;
+    const int line = side / 400 + 1;
+    uint8_t rgb[3];
+
+    draw_colour(0, rgb);
+    for (int k = 0; k < count; k++) {
+        const int x = to_pixel(point[k][0], image->width);
+        const int y = to_pixel(point[k][1], image->height);
+
+        if (point[k][2] >= SEEN)
+            fill(image, x - line, y - line, x + line + 1, y + line + 1, rgb);
+    }
+}
+
 static void draw_sides(struct infer_image *image, const struct task_box *b,
                        int line, const uint8_t rgb[3])
 {

@@ -16,6 +16,10 @@ void draw_colour(int label, uint8_t rgb[3]);
 void draw_box(struct infer_image *image, const struct task_box *box,
               const char *text);
 
+/* Squares at points, x and y; those whose third number is below one half are
+ * left out. */
+void draw_landmarks(struct infer_image *image, float (*point)[3], int count);
+
 /* Mixes the colour of a class into the pixels of mask[height*width] that are
  * not 0, half and half. */
 void draw_mask(struct infer_image *image, const uint8_t *mask, int label);

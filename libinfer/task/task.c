@@ -8,8 +8,8 @@
 #include "kernels/base/scalar.h"
 #include "libinfer/task/decoder.h"
 
-const char *const task_words[] = {"classify", "detect", "segment", "image",
-                                  NULL};
+const char *const task_words[] = {"classify", "detect",    "segment",   "image",
+                                  "depth",    "embedding", "landmarks", NULL};
 
 /* Least side of an output that is taken for a map or a picture. */
 #define LEAST_SIDE 8
@@ -33,10 +33,16 @@ int task_parse(const char *word, struct infer_error *err, struct task *out)
         if (out->decoder)
             return INFER_OK;
     }
+    if (strcmp(word, "landmarks:2") == 0 || strcmp(word, "landmarks:3") == 0) {
+        *out = (struct task){.kind = TASK_LANDMARKS,
+                             .detail = word + sizeof "landmarks:" - 1};
+        return INFER_OK;
+    }
     decoder_names(known, sizeof known);
     return error_set(err, INFER_EARGUMENT,
-                     "'%.64s' is no task: classify, segment, image, detect, or "
-                     "detect: with one of %s",
+                     "'%.64s' is no task: classify, segment, image, depth, "
+                     "embedding, landmarks, landmarks:3, detect, or detect: "
+                     "with one of %s",
                      word, known);
 }
 

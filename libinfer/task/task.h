@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the outputs of a network say about a picture: classes, boxes, a map of
- * classes, or another picture.
+ * classes, another picture, depths, an embedding, or landmarks.
  *
- * The word of a task is "classify", "detect", "segment" or "image";
- * "detect:NAME" names the decoder of the boxes, a row of decoders.def, and
- * "detect:NAME:DETAIL" tells it more. */
+ * The words of the tasks are task_words; "detect:NAME" names the decoder of the
+ * boxes, a row of decoders.def, and "detect:NAME:DETAIL" tells it more.
+ * "landmarks:3" reads a flat output as x, y and a third number of each point,
+ * not as x and y. */
 #ifndef LIBINFER_TASK_TASK_H
 #define LIBINFER_TASK_TASK_H
 
@@ -13,7 +14,15 @@
 #include "include/infer.h"
 #include "libinfer/image/preprocess.h"
 
-enum task_kind { TASK_CLASSIFY, TASK_DETECT, TASK_SEGMENT, TASK_IMAGE };
+enum task_kind {
+    TASK_CLASSIFY,
+    TASK_DETECT,
+    TASK_SEGMENT,
+    TASK_IMAGE,
+    TASK_DEPTH,
+    TASK_EMBEDDING,
+    TASK_LANDMARKS
+};
 
 /* The words of enum task_kind, NULL-terminated. */
 extern const char *const task_words[];
@@ -34,7 +43,7 @@ struct task_decoder;
 struct task {
     enum task_kind kind;
     const struct task_decoder *decoder; /* TASK_DETECT only */
-    const char *detail;                 /* for the decoder; NULL: none */
+    const char *detail; /* for the decoder, or of landmarks; NULL: none */
 };
 
 /* Reads a task's word, which must outlive the task.  "detect" alone leaves the
@@ -134,5 +143,32 @@ int task_segment(const struct task_outputs *o,
 int task_image(const struct task_outputs *o, const struct graph_preprocess *p,
                const struct infer_image *picture, struct infer_error *err,
                struct infer_image *out);
+
+/* ---- values -------------------------------------------------------- */
+
+/* Writes the depth at every pixel of the picture to value[height*width], NaN
+ * where the network did not see it: the first output, interpolated.
+ * EUNSUPPORTED: it is no map. */
+int task_depth(const struct task_outputs *o,
+               const struct preprocess_window *window, int width, int height,
+               float *value, struct infer_error *err);
+
+/* The values of the first output that belong to the picture: *out has *count,
+ * free().  EUNSUPPORTED, EMEMORY. */
+int task_embedding(const struct task_outputs *o, struct infer_error *err,
+                   float **out, int64_t *count);
+
+struct task_landmarks {
+    float (*point)[3]; /* x, y in pixels of the picture, score; free() */
+    int count;
+    bool scores; /* else the scores are 1 */
+};
+
+/* The points of the first output: rows of x, y and perhaps a score, in pixels
+ * of the input or relative to it, or the largest cell of a map of each.
+ * EUNSUPPORTED, EMEMORY. */
+int task_landmarks(const struct task *task, const struct task_outputs *o,
+                   const struct preprocess_window *window,
+                   struct infer_error *err, struct task_landmarks *out);
 
 #endif

@@ -141,6 +141,21 @@ expect 1 'would replace the picture' "$infer" -m "$dir/root.infer" \
     "$dir/seven.png" -o "$dir/seven.png"
 expect 1 'classes are no picture' "$infer" -m "$model" "$pictures/7.png" \
     -o "$dir/x.png"
+expect 1 'an embedding is no picture' "$infer" -m "$model" --task=embedding \
+    "$pictures/7.png" -o "$dir/x.png"
+expect 0 '10 values, norm .*, cosine with the first picture 1.0000' "$infer" \
+    -m "$model" --task=embedding "$pictures/7.png" "$pictures/7.png"
+expect 0 '"cosine":' "$infer" -m "$model" --task=embedding --json \
+    "$pictures/7.png" "$pictures/3.png"
+expect 0 '^      4  (' "$infer" -m "$model" --task=landmarks "$pictures/7.png" \
+    -o "$dir/points.png"
+[ -s "$dir/points.png" ] || fail 'no points are drawn'
+rm -f "$dir/points.png"
+expect 0 '^      2  (' "$infer" -m "$model" --task=landmarks:2 \
+    "$pictures/7.png"
+expect 2 'no list of points' "$infer" -m "$model" --task=landmarks:3 \
+    "$pictures/7.png"
+expect 2 'no map of depths' "$infer" -m "$model" --task=depth "$pictures/7.png"
 expect 1 'is no task' "$wconv" "$dir/root.json" -o "$dir/x" --task=detekt
 expect 0 . "$wconv" "$dir/root.json" -o "$dir/root.infer" --task=segment
 expect 0 'task *segment' "$wconv" inspect "$dir/root.infer"

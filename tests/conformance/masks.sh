@@ -71,4 +71,10 @@ done
         "$pictures/5.png"
     expect 2 'a mask has a palette or gray' $infer --evaluate="$dir/half"
 }
+
+# Depth: bright is far.
+expect 0 '^  0 to 0.00392' "$here/infer" -m "$dir/half.infer" --task=depth \
+    -o "$dir/depth.png" "$pictures/5.png"
+expect 0 '"most":' "$here/infer" -m "$dir/half.infer" --task=depth --json \
+    "$pictures/5.png"
 report

@@ -79,6 +79,7 @@ struct tool_run {
     size_t *shown_as; /* pictures shown as each class; NULL: none yet */
     int64_t classes;
     size_t shown;            /* the sum */
+    float *first_embedding;  /* of the first picture; NULL: none yet */
     cJSON *result;           /* with --json: what tool_report() is to print */
     const char *result_name; /* NULL: an object that takes more members */
 };
@@ -173,12 +174,34 @@ int tool_find_boxes(const struct tool_run *run, const struct arrays *out,
 struct task_outputs tool_outputs(const struct tool_run *run,
                                  const struct arrays *out, const int64_t *hw,
                                  int64_t batch, int64_t entry);
+/* With --json the object of a picture in the result, and, unless list is NULL,
+ * an empty list of that name in it; else prints the path, and both are NULL. */
+cJSON *tool_begin(const struct tool_run *run, const struct tool_shown *shown,
+                  const char *list, cJSON **items);
+/* Writes a picture where --output says so. */
+int tool_write_picture(struct tool_run *run, const char *source,
+                       const struct infer_image *image,
+                       struct infer_error *err);
 /* Writes and prints a picture that the network made. */
 int tool_show_made(struct tool_run *run, const struct tool_shown *shown,
                    const struct infer_image *image, struct infer_error *err);
 /* Prepares --output for `count` pictures: makes the folder. */
 int tool_open_output(const struct tool_request *r, size_t count,
                      struct infer_error *err);
+
+/* ---- values.c ------------------------------------------------------ */
+
+int tool_show_depth(struct tool_run *run, const struct task_outputs *o,
+                    const struct preprocess_window *window,
+                    const struct tool_shown *shown, struct infer_error *err);
+/* From the second picture on also the cosine with the first. */
+int tool_show_embedding(struct tool_run *run, const struct task_outputs *o,
+                        const struct tool_shown *shown,
+                        struct infer_error *err);
+int tool_show_landmarks(struct tool_run *run, const struct task_outputs *o,
+                        const struct preprocess_window *window,
+                        const struct tool_shown *shown,
+                        struct infer_error *err);
 
 /* ---- tiles.c ------------------------------------------------------- */
 

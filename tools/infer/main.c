@@ -142,7 +142,9 @@ static const struct cli_option options[] = {
     {"max-pixels", 0, CLI_INT, "N", "largest picture (67108864)",
      TO(max_pixels), .min = 1, .max = 1e15},
     {"task", 0, CLI_TEXT, "TASK",
-     "classify, detect, segment or image (told by the model)", TO(task)},
+     "classify, detect, segment, image, depth, embedding or landmarks (told "
+     "by the model)",
+     TO(task)},
     {"output", 'o', CLI_TEXT, "FILE|DIR",
      "write each picture with its boxes, mask or result", TO(output)},
     {"tile", 0, CLI_SET, "N[:OVERLAP]",
@@ -435,6 +437,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     coco_free(run.coco);
     iou_free(run.iou);
     free(run.shown_as);
+    free(run.first_embedding);
     while (run.n_written > 0)
         free(run.written[--run.n_written]);
     free(run.written);

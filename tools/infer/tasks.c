@@ -54,11 +54,14 @@ int tool_find_task(struct tool_run *run, const struct arrays *out,
                        "output '%s' has no row for each picture: use "
                        "--load-inputs",
                        out->item[0].name);
-    if (rc == INFER_OK && run->task.kind == TASK_CLASSIFY &&
+    if (rc == INFER_OK &&
+        (run->task.kind == TASK_CLASSIFY || run->task.kind == TASK_EMBEDDING) &&
         run->request->output != NULL)
         rc = error_set(err, INFER_EARGUMENT,
-                       "--output: classes are no picture (--task names what "
-                       "the outputs are)");
+                       "--output: %s no picture (--task names what the outputs "
+                       "are)",
+                       run->task.kind == TASK_CLASSIFY ? "classes are"
+                                                       : "an embedding is");
     if (rc == INFER_OK && run->task.kind != TASK_CLASSIFY &&
         (run->evaluation != NULL || run->request->try_presets))
         rc = error_set(err, INFER_EARGUMENT,
@@ -154,9 +157,8 @@ static int output_path(struct tool_run *run, const char *source, char *path,
     return INFER_OK;
 }
 
-static int write_picture(struct tool_run *run, const char *source,
-                         const struct infer_image *image,
-                         struct infer_error *err)
+int tool_write_picture(struct tool_run *run, const char *source,
+                       const struct infer_image *image, struct infer_error *err)
 {
     char path[4096];
     int rc = output_path(run, source, path, sizeof path, err);
@@ -170,9 +172,8 @@ static int write_picture(struct tool_run *run, const char *source,
 
 /* ---- what is said of all ------------------------------------------- */
 
-/* With --json the object of a picture in the result, else NULL. */
-static cJSON *begin(const struct tool_run *run, const struct tool_shown *shown,
-                    const char *list, cJSON **items)
+cJSON *tool_begin(const struct tool_run *run, const struct tool_shown *shown,
+                  const char *list, cJSON **items)
 {
     cJSON *json;
 
@@ -378,14 +379,14 @@ static int show_boxes(struct tool_run *run, const struct arrays *out,
     if (rc < 0)
         return rc;
     rc = drawing_begin(run, shown, &boxes, &d, err);
-    begin(run, shown, "boxes", &items);
+    tool_begin(run, shown, "boxes", &items);
     if (rc == INFER_OK)
         rc = list_boxes(run, out, shown, &boxes, items, &d, err);
     /* The best box lies on top. */
     for (int i = boxes.count - 1; d.image.pixels && i >= 0; i--)
         draw_one(run, &d, &boxes.box[i]);
     if (rc == INFER_OK && d.image.pixels)
-        rc = write_picture(run, shown->path, &d.image, err);
+        rc = tool_write_picture(run, shown->path, &d.image, err);
     drawing_end(&d);
     free(boxes.box);
     return rc;
@@ -414,7 +415,7 @@ static void show_shares(const struct tool_run *run,
     cJSON *items;
 
     qsort(share, (size_t)classes, sizeof *share, by_pixels);
-    begin(run, shown, "classes", &items);
+    tool_begin(run, shown, "classes", &items);
     for (int i = 0; i < classes && i < run->request->top; i++) {
         const double part = (double)share[i].pixels / (double)pixels;
         const char *text = tool_label(run, share[i].label);
@@ -490,7 +491,7 @@ static int show_labels(struct tool_run *run, const struct tool_shown *shown,
     if (rc == INFER_OK && run->request->output != NULL) {
         draw_labels(&image, label, clear);
         draw_shares(run, &image, share, classes, pixels, clear);
-        rc = write_picture(run, shown->path, &image, err);
+        rc = tool_write_picture(run, shown->path, &image, err);
         infer_image_free(&image);
     }
     free(share);
@@ -519,8 +520,8 @@ static int show_map(struct tool_run *run, const struct task_outputs *o,
 int tool_show_made(struct tool_run *run, const struct tool_shown *shown,
                    const struct infer_image *image, struct infer_error *err)
 {
-    cJSON *unused, *json = begin(run, shown, NULL, &unused);
-    int rc = write_picture(run, shown->path, image, err);
+    cJSON *unused, *json = tool_begin(run, shown, NULL, &unused);
+    int rc = tool_write_picture(run, shown->path, image, err);
 
     if (rc == INFER_OK && json == NULL)
         cli_print("  %d x %d  %s\n", image->width, image->height,
@@ -540,7 +541,7 @@ static int show_picture(struct tool_run *run, const struct task_outputs *o,
     int rc;
 
     if (run->request->output == NULL) {
-        if (begin(run, shown, NULL, &unused) == NULL)
+        if (tool_begin(run, shown, NULL, &unused) == NULL)
             cli_print("  a picture: -o FILE.png or -o FOLDER writes it\n");
         return INFER_OK;
     }
@@ -576,6 +577,15 @@ int tool_show(struct tool_run *run, const struct arrays *out,
         break;
     case TASK_IMAGE:
         rc = show_picture(run, &o, p, shown, err);
+        break;
+    case TASK_DEPTH:
+        rc = tool_show_depth(run, &o, &window, shown, err);
+        break;
+    case TASK_EMBEDDING:
+        rc = tool_show_embedding(run, &o, shown, err);
+        break;
+    case TASK_LANDMARKS:
+        rc = tool_show_landmarks(run, &o, &window, shown, err);
         break;
     }
     if (rc < 0)

@@ -162,7 +162,9 @@ static const struct cli_option options[] = {
     {"name", 0, CLI_TEXT, "NAME", "name of the network", TO(name)},
     {"labels", 0, CLI_TEXT, "FILE", "class labels, one a line", TO(labels)},
     {"task", 0, CLI_SET, "TASK",
-     "what the outputs are: classify, detect, segment, image", .set = set_task},
+     "what the outputs are: classify, detect, segment, image, depth, "
+     "embedding, landmarks",
+     .set = set_task},
     {"preset", 0, CLI_SET, "NAME",
      "preprocessing: imagenet, caffe, unit, signed or raw", PREPROCESS,
      .set = wconv_set_preset, .wanted = "imagenet, caffe, unit, signed or raw"},
