@@ -4,10 +4,11 @@
  *
  * prepare() puts the tables of kernels/resize.h for the dimensions that are
  * resized, the slots, into device memory.  A thread computes V neighbours of
- * the output in memory order: 16 bytes if the innermost dimension is not
- * resized and both tensors allow it, else one element.  It sums over the
- * product of the slots' tables: the taps of the two innermost slots in loops,
- * those of further ones as one number that is taken apart.  No shared memory.
+ * the output in memory order: the most up to 16 bytes that both tensors allow
+ * if the innermost dimension is not resized, else one element.  It sums over
+ * the product of the slots' tables: the taps of the two innermost slots in
+ * loops, those of further ones as one number that is taken apart.  No shared
+ * memory.
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/move/resize.cuh"
@@ -50,29 +51,30 @@ typedef struct resize_state<struct resize_args> state;
 
 /* ---- the kernel ---------------------------------------------------- */
 
-/* Where a thread's element lies, and where its taps begin in the first slots'
- * tables. */
+/* Where a thread's element lies, and where its taps begin in the tables of the
+ * slots 0 and 1.  No array: it would lie in local memory. */
 struct place {
     int64_t y, x;
-    uint32_t first[LOOPS];
+    uint32_t inner, outer;
 };
 
+/* RANK: of the output, 0 where it is known only when running. */
+template <int RANK>
 static __device__ __forceinline__ struct place
 place_of(const struct resize_args &a, uint32_t i)
 {
     struct place at = {};
 
-    for (int d = a.rank - 1; d >= 0; d--) {
+#pragma unroll
+    for (int d = (RANK ? RANK : a.rank) - 1; d >= 0; d--) {
         const struct line &l = a.line[d];
         uint32_t o;
 
         i = l.extent.divmod(i, &o);
         at.y += o * l.y_stride;
         at.x += o * l.x_stride;
-#pragma unroll
-        for (int s = 0; s < LOOPS; s++)
-            if (l.slot == s)
-                at.first[s] = o * a.slot[s].taps;
+        at.inner = l.slot == 0 ? o * a.slot[0].taps : at.inner;
+        at.outer = l.slot == 1 ? o * a.slot[1].taps : at.outer;
     }
     return at;
 }
@@ -108,16 +110,16 @@ add_taps(const struct resize_args &a, const struct place &at, const T *x,
     const struct slot &inner = a.slot[0], &outer = a.slot[1];
 
     for (uint32_t u = 0; u < outer.taps; u++) {
-        const T *row = x + outer.index[at.first[1] + u];
-        const float of_row = factor * outer.weight[at.first[1] + u];
+        const T *row = x + outer.index[at.outer + u];
+        const float of_row = factor * outer.weight[at.outer + u];
 
         for (uint32_t v = 0; v < inner.taps; v++) {
-            const float weight = of_row * inner.weight[at.first[0] + v];
+            const float weight = of_row * inner.weight[at.inner + v];
 
             if (weight == 0)
                 continue;
             const vec<T, V> from =
-                load_vec<T, V>(row + inner.index[at.first[0] + v]);
+                load_vec<T, V>(row + inner.index[at.inner + v]);
 #pragma unroll
             for (int j = 0; j < V; j++)
                 sum[j] = fmaf(weight, to_float(from.at[j]), sum[j]);
@@ -125,7 +127,7 @@ add_taps(const struct resize_args &a, const struct place &at, const T *x,
     }
 }
 
-template <typename T, int V>
+template <typename T, int V, int RANK>
 static __global__ void __launch_bounds__(THREADS)
     resize_kernel(const __grid_constant__ struct resize_args a)
 {
@@ -134,7 +136,7 @@ static __global__ void __launch_bounds__(THREADS)
 
     if (i >= a.count)
         return;
-    const struct place at = place_of(a, i);
+    const struct place at = place_of<RANK>(a, i);
     const T *x = (const T *)a.x + at.x;
 
     launch_wait();
@@ -265,7 +267,8 @@ static bool in_vectors(const struct kern_problem *p,
     if (is_resized(p, last) || p->out[0].dim[last] % v != 0)
         return false;
     for (int k = 0; k < 2; k++) {
-        if (t[k]->stride[last] != 1 || (uintptr_t)base[k] % 16 != 0)
+        if (t[k]->stride[last] != 1 ||
+            (uintptr_t)base[k] % (v * infer_dtype_size(t[k]->dtype)) != 0)
             return false;
         for (int d = 0; d < t[k]->rank; d++)
             if (d != last && t[k]->stride[d] % v != 0)
@@ -274,27 +277,41 @@ static bool in_vectors(const struct kern_problem *p,
     return true;
 }
 
+/* For images, v elements a thread. */
+template <typename T> static void (*images(int v))(const struct resize_args)
+{
+    return v == 1   ? resize_kernel<T, 1, 4>
+           : v == 2 ? resize_kernel<T, 2, 4>
+           : v == 4 ? resize_kernel<T, 4, 4>
+                    : resize_kernel<T, 16 / (int)sizeof(T), 4>;
+}
+
 template <typename T>
 static int run(const struct kern_exec *e, const struct kern_args *args,
                struct infer_error *err)
 {
-    const int wide = 16 / (int)sizeof(T);
+    constexpr int wide = 16 / (int)sizeof(T);
     struct resize_args a = ((const state *)e->state)->args;
 
     if (a.count == 0)
         return 0;
     a.x = args->in[0];
     a.y = args->out[0];
-    const bool vectors = in_vectors(&e->problem, args, wide);
-    if (vectors) {
+    int v = wide;
+    while (v > 1 && !in_vectors(&e->problem, args, v))
+        v = a.rank == 4 ? v / 2 : 1;
+    if (v > 1) {
         struct line *l = &a.line[a.rank - 1];
-        a.count /= wide;
-        l->extent.init(l->extent.divisor / wide);
-        l->x_stride = l->y_stride = wide;
+        a.count /= v;
+        l->extent.init(l->extent.divisor / v);
+        l->x_stride = l->y_stride = v;
     }
-    return launch_chained(
-        vectors ? resize_kernel<T, wide> : resize_kernel<T, 1>,
-        cuda_blocks(a.count, THREADS), THREADS, 0, args->stream, a, err);
+    void (*kernel)(const struct resize_args) = a.rank == 4 ? images<T>(v)
+                                               : v == wide
+                                                   ? resize_kernel<T, wide, 0>
+                                                   : resize_kernel<T, 1, 0>;
+    return launch_chained(kernel, cuda_blocks(a.count, THREADS), THREADS, 0,
+                          args->stream, a, err);
 }
 
 CUDA_LAUNCH(launch, run, e)

@@ -70,32 +70,53 @@ struct binary : pointwise_function<3> {
 /* ---- channel scale ------------------------------------------------- */
 
 /*
- * y[n,p,c] = x[n,p,c] * z[n,c], channels last: the scale step of squeeze and
- * excitation.  A block of 256 threads takes DEPTH * 256 consecutive vectors of
- * 16 bytes of one image, each thread every 256th of them, so that its loads are
- * in flight together.  Blocks go from the last image to the first: the previous
- * kernel has left the last image in the L2 cache, and the next kernel begins
- * with the first.
+ * y[n,p,c] = act(x[n,p,c] * z[n,c]), channels last: the scale step of squeeze
+ * and excitation.  A block of 256 threads takes DEPTH * 256 consecutive vectors
+ * of 16 bytes of one image, each thread every 256th of them, so that its loads
+ * are in flight together.  Blocks go from the last image to the first: the
+ * previous kernel has left the last image in the L2 cache, and the next kernel
+ * begins with the first.  WHOLE: a vector lies within a pixel.  Else x and y
+ * have no gaps between pixels, and each element looks up its own channel.
  */
 struct scale_args {
     const void *x, *z;
     void *y;
-    int64_t x_image, x_pixel, z_image, y_image, y_pixel; /* strides */
-    uint32_t count;                                      /* vectors an image */
-    struct fast_div across;                              /* vectors a pixel */
+    int64_t x_image, x_pixel, z_image, z_channel, y_image,
+        y_pixel;            /* strides */
+    uint32_t count;         /* vectors an image */
+    struct fast_div across; /* vectors a pixel, or elements where not WHOLE */
+    struct kern_unary act;
 };
 
+/* The factors of the vector at element `e` of an image without gaps. */
 template <typename T, int V>
-static __device__ __forceinline__ vec<T, V> scale_vector(vec<T, V> x,
-                                                         const vec<T, V> &z)
+static __device__ __forceinline__ vec<T, V>
+gather_factors(const struct scale_args &a, const T *z, uint32_t e)
+{
+    vec<T, V> f;
+    uint32_t c;
+
+    (void)a.across.divmod(e, &c);
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        f.at[j] = z[c * a.z_channel];
+        c = c + 1 == a.across.divisor ? 0 : c + 1;
+    }
+    return f;
+}
+
+template <typename T, int V>
+static __device__ __forceinline__ vec<T, V>
+scale_vector(const struct kern_unary &act, vec<T, V> x, const vec<T, V> &z)
 {
 #pragma unroll
     for (int j = 0; j < V; j++)
-        x.at[j] = from_float<T>(to_float(x.at[j]) * to_float(z.at[j]));
+        x.at[j] = from_float<T>(
+            apply_unary(act, to_float(x.at[j]) * to_float(z.at[j])));
     return x;
 }
 
-template <typename T, int DEPTH>
+template <typename T, int DEPTH, bool WHOLE>
 static __global__ void __launch_bounds__(THREADS)
     scale_kernel(const __grid_constant__ struct scale_args a)
 {
@@ -115,33 +136,44 @@ static __global__ void __launch_bounds__(THREADS)
         /* Beyond the last vector the last is read again. */
         const uint32_t at = min(first + i * THREADS, a.count - 1);
         uint32_t k;
-        const uint32_t pixel = a.across.divmod(at, &k);
-        v[i] = load_vec<T, V>(x + pixel * a.x_pixel + k * V);
-        f[i] = load_vec<T, V>(z + k * V);
-        to[i] = pixel * a.y_pixel + k * V;
+
+        if (WHOLE) {
+            const uint32_t pixel = a.across.divmod(at, &k);
+            v[i] = load_vec<T, V>(x + pixel * a.x_pixel + k * V);
+            f[i] = load_vec<T, V>(z + k * V);
+            to[i] = pixel * a.y_pixel + k * V;
+        } else {
+            to[i] = (int64_t)at * V;
+            v[i] = load_vec<T, V>(x + to[i]);
+            f[i] = gather_factors<T, V>(a, z, at * V);
+        }
     }
 #pragma unroll
     for (int i = 0; i < DEPTH; i++)
         if (first + i * THREADS < a.count)
-            store_vec<T, V>(y + to[i], scale_vector<T, V>(v[i], f[i]));
+            store_vec<T, V>(y + to[i], scale_vector<T, V>(a.act, v[i], f[i]));
 }
 
-/* Reads the walk of x, z, residual and y, in vectors: images (if more than
- * one), pixels, channels.  False if the walk has another form. */
+/* Reads the walk of x, z, residual and y, in vectors of v elements: images (if
+ * more than one), pixels, channels.  False if the walk has another form, or
+ * neither kernel takes it. */
+template <typename T>
 static bool read_scale(const struct pointwise<3> *a, int v,
-                       struct scale_args *g)
+                       struct scale_args *g, bool *whole)
 {
     const struct cuda_strided<4> *w = &a->walk;
-    const int c = w->rank - 1, p = c - 1;
+    const int c = w->rank - 1, p = c - 1, wide = 16 / (int)sizeof(T);
 
     if (w->rank < 2 || w->rank > 3 || a->f.binary != KERN_MUL ||
-        a->type[0] != a->type[1] || a->type[2] != INFER_NONE ||
-        a->epilogue.act.kind != KERN_IDENTITY || w->stride[0][c] != v ||
-        w->stride[1][c] != v || w->dim[p] > INT32_MAX / 2 / w->dim[c] ||
+        a->type[0] != dtype_of<T>::value || a->type[0] != a->type[1] ||
+        a->type[2] != INFER_NONE || !unary_is_common(a->epilogue.act.kind) ||
+        w->dim[p] > INT32_MAX / 2 / v / w->dim[c] ||
         (w->rank == 3 && w->dim[0] > 65535))
         return false;
     const int z = w->stride[1][p] == 0 ? 1 : 0, x = 1 - z;
-    if (w->stride[z][p] != 0)
+    const int64_t across = w->dim[c] * v, image = w->dim[p] * across;
+    if (w->stride[z][p] != 0 || w->stride[x][c] != v || w->stride[3][c] != v ||
+        w->stride[z][c] % v != 0)
         return false;
     g->x = a->in[x];
     g->z = a->in[z];
@@ -151,9 +183,15 @@ static bool read_scale(const struct pointwise<3> *a, int v,
     g->y_image = w->rank == 3 ? w->stride[3][0] : 0;
     g->x_pixel = w->stride[x][p];
     g->y_pixel = w->stride[3][p];
-    g->count = (uint32_t)(w->dim[p] * w->dim[c]);
-    g->across.init((uint32_t)w->dim[c]);
-    return true;
+    g->z_channel = w->stride[z][c] / v;
+    g->act = a->epilogue.act;
+    *whole = v == wide && g->z_channel == 1;
+    g->count = (uint32_t)(image / wide);
+    g->across.init((uint32_t)(*whole ? w->dim[c] : across));
+    return *whole ||
+           (g->x_pixel == across && g->y_pixel == across && image % wide == 0 &&
+            g->x_image % wide == 0 && g->y_image % wide == 0 &&
+            (uintptr_t)g->x % 16 == 0 && (uintptr_t)g->y % 16 == 0);
 }
 
 /* Least number of vectors of the tensor for which a thread takes four. */
@@ -161,14 +199,17 @@ static bool read_scale(const struct pointwise<3> *a, int v,
 
 template <typename T>
 static int run_scale(const struct pointwise<3> *a, const struct scale_args *g,
-                     void *stream, struct infer_error *err)
+                     bool whole, void *stream, struct infer_error *err)
 {
-    const bool many = a->walk.count >= SCALE_MANY;
+    const int64_t images = a->walk.rank == 3 ? a->walk.dim[0] : 1;
+    const bool many = g->count * images >= SCALE_MANY;
     const dim3 grid(cuda_blocks(g->count, (many ? 4 : 1) * THREADS),
-                    a->walk.rank == 3 ? (unsigned)a->walk.dim[0] : 1);
+                    (unsigned)images);
 
-    return launch_chained(many ? scale_kernel<T, 4> : scale_kernel<T, 1>, grid,
-                          THREADS, 0, stream, *g, err);
+    return launch_chained(
+        many ? (whole ? scale_kernel<T, 4, true> : scale_kernel<T, 4, false>)
+             : (whole ? scale_kernel<T, 1, true> : scale_kernel<T, 1, false>),
+        grid, THREADS, 0, stream, *g, err);
 }
 
 /* ---- everything else ----------------------------------------------- */
@@ -180,14 +221,15 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     struct pointwise<3> a = {
     };
     struct scale_args g;
+    bool whole;
 
     pointwise_init<binary>(&a, p, args, 1, 0);
     a.f.binary = p->attr.binary.kind;
     if (p->out[0].dtype == INFER_BOOL)
         return pointwise_run<binary, T, uint8_t>(&a, args, err);
     const int v = pointwise_vectors<binary, T, T>(&a);
-    if (v > 1 && read_scale(&a, v, &g))
-        return run_scale<T>(&a, &g, args->stream, err);
+    if (read_scale<T>(&a, v, &g, &whole))
+        return run_scale<T>(&a, &g, whole, args->stream, err);
     return pointwise_start<binary, T, T>(&a, v, args, err);
 }
 

@@ -2,9 +2,9 @@
 /*
  * Element by element over up to seven strided tensors.
  *
- * One thread handles V neighbours of the output at a time, 16 bytes where all
- * tensors lie so that they can be moved as one and one element elsewhere, in a
- * loop over the grid.  No shared memory.
+ * One thread handles V neighbours of the output at a time, the most up to 16
+ * bytes that lie in all tensors so that they can be moved as one, in a loop
+ * over the grid.  No shared memory.
  *
  * A function is a struct on top of pointwise_function, with apply(a, x) on one
  * element of each input.
@@ -62,14 +62,10 @@ static __device__ __forceinline__ void load_operand(const void *p, int64_t at,
         for (int j = 0; j < V; j++)
             out[j] = to_float(v.at[j]);
     } else { /* only F32 comes here: vectorise() saw its alignment */
+        enum { W = V < 4 ? V : 4 };
 #pragma unroll
-        for (int j = 0; j < V; j += 4) {
-            const vec<float, 4> v =
-                load_vec<float, 4>((const float *)p + at + j);
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                out[j + i] = v.at[i];
-        }
+        for (int j = 0; j < V; j += W)
+            load_floats<float, W>((const float *)p + at + j, out + j);
     }
 }
 
@@ -158,9 +154,12 @@ static int pointwise_vectors(struct pointwise<F::N> *a)
     for (int k = 0; k < F::N; k++)
         plain = plain && (a->type[k] == INFER_NONE || a->type[k] == INFER_F32 ||
                           a->type[k] == dtype_of<T>::value);
-    const bool vectors = plain && wide > 1 && a->walk.count > 0 &&
-                         a->walk.vectorise(wide, at, size);
-    return vectors ? wide : 1;
+    if (!plain || a->walk.count == 0)
+        return 1;
+    for (int v = wide; v > 1; v /= 2)
+        if (a->walk.vectorise(v, at, size))
+            return v;
+    return 1;
 }
 
 /* v: of pointwise_vectors(). */
@@ -169,12 +168,16 @@ static int pointwise_start(const struct pointwise<F::N> *a, int v,
                            const struct kern_args *args,
                            struct infer_error *err)
 {
-    const int wide = sizeof(T) == sizeof(Out) ? 16 / sizeof(T) : 1;
+    constexpr int wide = sizeof(T) == sizeof(Out) ? 16 / sizeof(T) : 1;
+    constexpr int half = wide > 2 ? wide / 2 : wide;
+    constexpr int few = wide > 1 ? 2 : 1;
 
     if (a->walk.count == 0)
         return 0;
-    return launch_chained(v > 1 ? pointwise_kernel<F, T, Out, wide>
-                                : pointwise_kernel<F, T, Out, 1>,
+    return launch_chained(v == 1      ? pointwise_kernel<F, T, Out, 1>
+                          : v == wide ? pointwise_kernel<F, T, Out, wide>
+                          : v == 2    ? pointwise_kernel<F, T, Out, few>
+                                      : pointwise_kernel<F, T, Out, half>,
                           cuda_grid(a->walk.count, POINTWISE_THREADS),
                           dim3(POINTWISE_THREADS), 0, args->stream, *a, err);
 }
