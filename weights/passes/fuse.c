@@ -67,11 +67,81 @@ static int choose_side(const struct pass *p, int add)
     return can_take(p, add, !later) ? !later : -1;
 }
 
+/* The layer's residual is `value`, what follows it is the addition's. */
+static int take_residual(struct pass *p, int layer, int add, int value)
+{
+    const struct graph_node *n = &p->g->node[add];
+    struct graph_node *l;
+    int rc = pass_set_input(p, layer,
+                            graph_op_info(p->g->node[layer].op)->max_in, value);
+
+    if (rc < 0)
+        return rc;
+    l = &p->g->node[layer];
+    if (l->epilogue.act.kind != KERN_IDENTITY)
+        l->epilogue.residual_last = true;
+    else
+        l->epilogue.act = n->epilogue.act;
+    pass_note(p, 0, "%s into %s", n->name, l->name);
+    return 0;
+}
+
+/* The transpose between a dense layer and operand `side`, which nothing else
+ * reads, or -1. */
+static int transpose_before(const struct pass *p, int add, int side)
+{
+    const struct graph *g = p->g;
+    const int value = g->node[add].in[side];
+    const int t = pass_producer(p, value, GRAPH_TRANSPOSE);
+    const struct graph_value *x;
+
+    if (t < 0 || pass_reader(p, value) != add)
+        return -1;
+    x = &g->value[g->node[t].in[0]];
+    return g->node[t].attr.dims.n == x->rank &&
+                   pass_producer(p, g->node[t].in[0], GRAPH_DENSE) >= 0
+               ? t
+               : -1;
+}
+
+/* dense -> transpose -> addition, as channels-last blocks have it: the other
+ * operand is transposed back, which in memory of channels last moves nothing,
+ * and becomes the residual. */
+static int fuse_through(struct pass *p, int add)
+{
+    struct graph *g = p->g;
+
+    for (int side = 0; side < 2; side++) {
+        const int t = transpose_before(p, add, side);
+        const int other = g->node[add].in[!side];
+        struct graph_dims back = {0};
+        int value, rc;
+
+        if (t < 0 || !can_take(p, t, 0) ||
+            (g->node[g->value[g->node[t].in[0]].producer].epilogue.act.kind !=
+                 KERN_IDENTITY &&
+             g->node[add].epilogue.act.kind != KERN_IDENTITY))
+            continue;
+        back.n = g->node[t].attr.dims.n;
+        for (int i = 0; i < back.n; i++)
+            back.dim[g->node[t].attr.dims.dim[i]] = i;
+        value = pass_add_node(p, GRAPH_TRANSPOSE, &other, 1);
+        if (value < 0)
+            return value;
+        g->node[g->value[value].producer].attr.dims = back;
+        rc = take_residual(p, g->value[g->node[t].in[0]].producer, add, value);
+        if (rc < 0)
+            return rc;
+        pass_absorb(p, t, add);
+        return 1;
+    }
+    return 0;
+}
+
 int pass_fuse_residual(struct pass *p, int node)
 {
     struct graph *g = p->g;
     struct graph_node *n = &g->node[node];
-    struct graph_node *layer;
     const struct graph_value *out;
     int side, producer, rc;
 
@@ -86,18 +156,11 @@ int pass_fuse_residual(struct pass *p, int node)
             return 0;
     side = choose_side(p, node);
     if (side < 0)
-        return 0;
+        return fuse_through(p, node);
     producer = g->value[n->in[side]].producer;
-    rc = pass_set_input(
-        p, producer, graph_op_info(g->node[producer].op)->max_in, n->in[!side]);
+    rc = take_residual(p, producer, node, n->in[!side]);
     if (rc < 0)
         return rc;
-    layer = &g->node[producer];
-    if (layer->epilogue.act.kind != KERN_IDENTITY)
-        layer->epilogue.residual_last = true;
-    else
-        layer->epilogue.act = n->epilogue.act;
-    pass_note(p, 0, "%s into %s", n->name, layer->name);
     pass_absorb(p, producer, node);
     return 1;
 }

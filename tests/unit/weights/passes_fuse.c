@@ -112,6 +112,35 @@ TEST(dense_residual)
     net_end(&net);
 }
 
+/* Channels last in between: the residual is transposed there instead. */
+TEST(residual_behind_transpose)
+{
+    for (int kind = 0; kind < 4; kind++) {
+        struct net net;
+        int x, y;
+
+        x = net_start(&net, 130 + (uint64_t)kind, DIMS(-1, 3, 5, 4));
+        y = net_transpose(&net, x, DIMS(0, 2, 3, 1));
+        y = net_dense(&net, y, 3, 3);
+        if (kind >= 2)
+            net_latest(&net)->epilogue.act = graph_unary(KERN_TANH);
+        if (kind == 1) /* also read elsewhere */
+            net_output(&net, net_unary(&net, y, KERN_TANH));
+        y = net_transpose(&net, y, DIMS(0, 3, 1, 2));
+        net_output(&net, net_binary(&net, KERN_ADD, x, y));
+        if (kind == 3) /* two activations */
+            net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
+        if (kind % 2) {
+            net_refuses(&net, "fuse-residual");
+        } else {
+            net_check(&net, "fuse-residual", 1, kind ? 2 : 1);
+            assert_int_equal(net_count(&net, GRAPH_BINARY), 0);
+            assert_int_equal(net_count(&net, GRAPH_TRANSPOSE), 3);
+        }
+        net_end(&net);
+    }
+}
+
 TEST(residuals_that_stay)
 {
     struct net net;
@@ -148,6 +177,7 @@ int main(void)
         cmocka_unit_test(residual_behind_activation),
         cmocka_unit_test(two_convolutions),
         cmocka_unit_test(dense_residual),
+        cmocka_unit_test(residual_behind_transpose),
         cmocka_unit_test(residuals_that_stay),
     };
 

@@ -490,12 +490,94 @@ TEST(branches_that_stay)
     }
 }
 
+/* ---- factors that broadcast ---------------------------------------- */
+
+#define REASSOCIATE "reassociate"
+
+/* One number an image and channel, and one a channel. */
+static int small_factor(struct net *net, int x)
+{
+    return net_reduce(net, x, KERN_REDUCE_MEAN, DIMS(2, 3), true);
+}
+
+/* Response normalisation as ConvNeXt-v2 has it: x + (b + w (x s)), its factors
+ * in either order. */
+TEST(response_norm)
+{
+    for (int i = 0; i < 8; i++) {
+        struct net net;
+        int x, y, w, b;
+
+        x = net_start(&net, 90 + (uint64_t)i, DIMS(-1, 3, 5, 4));
+        w = net_weight(&net, DIMS(1, 3, 1, 1));
+        b = net_weight(&net, DIMS(3, 1, 1));
+        y = small_factor(&net, x);
+        y = i & 1 ? net_binary(&net, KERN_MUL, x, y)
+                  : net_binary(&net, KERN_MUL, y, x);
+        y = i & 2 ? net_binary(&net, KERN_MUL, w, y)
+                  : net_binary(&net, KERN_MUL, y, w);
+        y = net_binary(&net, KERN_ADD, b, y);
+        y = i & 4 ? net_binary(&net, KERN_ADD, x, y)
+                  : net_binary(&net, KERN_ADD, y, x);
+        net_output(&net, y);
+        net_check(&net, REASSOCIATE, 2, 4);
+        /* s w, x t, + b, and the function s + 1. */
+        assert_int_equal(net_count(&net, GRAPH_BINARY), 3);
+        assert_int_equal(net_count(&net, GRAPH_UNARY), 1);
+        net_end(&net);
+    }
+}
+
+/* A gate that is added to what it gates. */
+TEST(gate_and_sum)
+{
+    struct net net;
+    int x, y;
+
+    x = net_start(&net, 99, DIMS(-1, 3, 5, 4));
+    y = net_binary(&net, KERN_MUL, x, small_factor(&net, x));
+    net_output(&net, net_binary(&net, KERN_ADD, x, y));
+    net_check(&net, REASSOCIATE, 1, 4);
+    assert_int_equal(net_count(&net, GRAPH_BINARY), 1);
+    net_end(&net);
+}
+
+/* A product that others read, a factor of the tensor's size, factors that
+ * together have it, another tensor, an activation between. */
+TEST(factors_that_stay)
+{
+    for (int i = 0; i < 5; i++) {
+        struct net net;
+        int x, y, z;
+
+        x = net_start(&net, 100 + (uint64_t)i, DIMS(-1, 3, 5, 4));
+        z = net_unary(&net, x, KERN_TANH);
+        y = net_binary(
+            &net, KERN_MUL, x,
+            i == 1   ? z
+            : i == 2 ? net_reduce(&net, x, KERN_REDUCE_MEAN, DIMS(1), true)
+                     : small_factor(&net, x));
+        if (i == 0)
+            net_output(&net, net_unary(&net, y, KERN_TANH));
+        if (i == 4)
+            net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
+        y = i == 2 ? net_binary(&net, KERN_MUL, y, small_factor(&net, x))
+                   : net_binary(&net, KERN_ADD, y, i == 3 ? z : x);
+        net_output(&net, y);
+        net_refuses(&net, REASSOCIATE);
+        net_end(&net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(branches_then_bn),
         cmocka_unit_test(branches_then_activation),
         cmocka_unit_test(branches_that_stay),
+        cmocka_unit_test(response_norm),
+        cmocka_unit_test(gate_and_sum),
+        cmocka_unit_test(factors_that_stay),
         cmocka_unit_test(conv_then_bn),
         cmocka_unit_test(conv_transpose_then_bn),
         cmocka_unit_test(dense_then_bn),
