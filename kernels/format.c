@@ -256,6 +256,9 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
     case KERN_LRN_DGRAD:
         put(t, " size%d", p->attr.lrn.size);
         break;
+    case KERN_ATTENTION:
+        put(t, " scale%g", (double)p->attr.attention.scale);
+        break;
     case KERN_MATMUL:
         put(t, "%s%s", p->attr.matmul.transpose_a ? " ta" : "",
             p->attr.matmul.transpose_b ? " tb" : "");

@@ -324,6 +324,23 @@ struct kern_matmul {
     float alpha;
 };
 
+/* Scaled dot-product attention (Vaswani et al., 2017), one product a head:
+ * y = softmax(scale q k^T + bias + bias) v, the softmax over the keys.
+ * q: ..., M, H, D; k: ..., N, H, D; v: ..., N, H, E; y: ..., M, H, E, and each
+ * bias broadcasts to ..., H, M, N.  The dimensions before M and N are equal. */
+struct kern_attention {
+    float scale;
+};
+
+/* Inputs of attention. */
+enum {
+    KERN_ATTENTION_Q,
+    KERN_ATTENTION_K,
+    KERN_ATTENTION_V,
+    KERN_ATTENTION_BIAS, /* and the one behind it */
+    KERN_ATTENTION_INPUTS = KERN_ATTENTION_BIAS + 2
+};
+
 /* ---- attributes of training ---------------------------------------- */
 
 /* y = keep ? x / (1 - ratio) : 0.  The same numbers on every device: element i,
@@ -437,6 +454,7 @@ union kern_attr {
     struct kern_pad pad;
     struct kern_resize resize;
     struct kern_matmul matmul;
+    struct kern_attention attention;
     struct kern_dropout dropout;
     struct kern_cross_entropy cross_entropy;
     struct kern_step step;
@@ -448,7 +466,8 @@ union kern_attr {
  * residual_last.  The residual has y's shape; at launch it may be y's own
  * buffer where their strides are equal, which spares rows that add in place a
  * copy.  Operations that know it: conv, conv_transpose, dense, batch_norm,
- * batch_norm in training, scale_shift, binary, pool and squeeze (act only), and
+ * batch_norm in training, scale_shift, binary, pool, squeeze and attention (act
+ * only), and
  * those with +dx or +dw (residual only). */
 struct kern_epilogue {
     struct kern_unary act; /* KERN_IDENTITY for none */

@@ -44,6 +44,19 @@ static double matmul_flops(const struct kern_problem *p)
     return 2 * product(&p->out[0], 0) * (double)a->dim[a->rank - 2];
 }
 
+/* Both products. */
+static double attention_flops(const struct kern_problem *p)
+{
+    const struct kern_tensor *q = &p->in[KERN_ATTENTION_Q];
+    const struct kern_tensor *v = &p->in[KERN_ATTENTION_V];
+    const int r = q->rank;
+
+    if (r < 3 || v->rank != r)
+        return 0;
+    return 2 * product(q, 0) / (double)q->dim[r - 1] * (double)v->dim[r - 3] *
+           (double)(q->dim[r - 1] + v->dim[r - 1]);
+}
+
 /* Both layers of each image. */
 static double squeeze_excite_flops(const struct kern_problem *p)
 {

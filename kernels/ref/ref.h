@@ -17,7 +17,7 @@
 
 /* ---- walking ------------------------------------------------------- */
 
-#define REF_MAX_WALK 4
+#define REF_MAX_WALK 6
 
 /* All indices of a shape in row-major order, with the element offset of up to
  * REF_MAX_WALK tensors at each. */

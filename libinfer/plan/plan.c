@@ -328,6 +328,8 @@ static int make(struct plan *plan, const struct graph_shape *shape,
     rc = graph_infer_shapes(plan->g, shape, err);
     if (rc == 0)
         rc = allocate(plan, err);
+    if (rc == 0)
+        rc = plan_find_attention(plan, err);
     if (rc < 0)
         return rc;
     count_uses(plan);
@@ -400,6 +402,7 @@ void plan_free(struct plan *plan)
     free(plan->value);
     free(plan->output);
     free(plan->input_buffer);
+    free(plan->attention);
     free(plan->integers);
     graph_free(plan->g);
     free(plan);

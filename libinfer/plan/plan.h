@@ -88,6 +88,8 @@ struct plan_patch {
     size_t bytes; /* from the start of the array */
 };
 
+struct plan_attention; /* lower_attention.c */
+
 struct plan {
     const struct plan_config *config;
     struct graph *g; /* with the shapes of this plan */
@@ -105,6 +107,8 @@ struct plan {
     /* One a node: a layer on integers, or a node quantize or dequantize that
      * is part of one (lower_integers.c). */
     bool *integers;
+    struct plan_attention *attention;
+    int n_attention;
     int products;       /* buffer of the table of products */
     bool *exact_layers; /* of each node: whether it does without the table */
     size_t arena_bytes, unshared_bytes, kept_bytes, workspace_bytes;
@@ -265,6 +269,10 @@ int plan_concat_dest(struct plan *plan, int value, enum kern_layout layout,
                      struct infer_error *err, struct view *out);
 
 /* ---- lowering ------------------------------------------------------ */
+
+/* Puts one node in place of each chain of nodes that is attention and for which
+ * there is a row, in the plan's graph. */
+int plan_find_attention(struct plan *plan, struct infer_error *err);
 
 /* Decides which layers compute on integers; the sources have their views. */
 int plan_find_integers(struct plan *plan, struct infer_error *err);

@@ -95,6 +95,48 @@ static void make_matmul(struct maker *m, int k)
     p->out[0] = make_out(m, &y);
 }
 
+/* Heads and depths of networks, and any others. */
+static void make_attention(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    const bool usual = rng_chance(&m->rng, 60);
+    const int64_t most = rng_chance(&m->rng, 70) ? 40 : 220;
+    const int64_t queries = rng_range(&m->rng, 1, most);
+    const int64_t keys = rng_range(&m->rng, 1, most);
+    const int64_t heads = rng_range(&m->rng, 1, 3);
+    const int64_t depth =
+        usual ? 8 * rng_range(&m->rng, 1, 16) : rng_range(&m->rng, 1, 40);
+    const int64_t width =
+        usual && rng_chance(&m->rng, 60) ? depth : rng_range(&m->rng, 1, 130);
+    struct dims q = {.rank = k % 3}, kk, v, y, scores;
+
+    for (int i = 0; i < q.rank; i++)
+        q.dim[i] = rng_range(&m->rng, 1, 3);
+    scores = q;
+    q.dim[q.rank++] = queries;
+    q.dim[q.rank++] = heads;
+    q.dim[q.rank++] = depth;
+    kk = v = y = q;
+    kk.dim[q.rank - 3] = v.dim[q.rank - 3] = keys;
+    v.dim[q.rank - 1] = y.dim[q.rank - 1] = width;
+    scores.dim[scores.rank++] = heads;
+    scores.dim[scores.rank++] = queries;
+    scores.dim[scores.rank++] = keys;
+    p->n_in = 3;
+    p->in[KERN_ATTENTION_Q] = make_in(m, &q);
+    p->in[KERN_ATTENTION_K] = make_in(m, &kk);
+    p->in[KERN_ATTENTION_V] = make_in(m, &v);
+    for (int i = 0; i < 2 && rng_chance(&m->rng, 60); i++) {
+        const struct dims bias = make_broadcast(m, &scores);
+
+        p->in[KERN_ATTENTION_BIAS + i] = make_in(m, &bias);
+        p->n_in++;
+    }
+    p->out[0] = make_out(m, &y);
+    p->attr.attention.scale = rng_chance(&m->rng, 50) ? 1 : 0.25f;
+    make_epilogue(m);
+}
+
 static void make_channel_op(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
@@ -550,6 +592,9 @@ void make_plain_problem(struct maker *m, int k)
         break;
     case KERN_MATMUL:
         make_matmul(m, k);
+        break;
+    case KERN_ATTENTION:
+        make_attention(m, k);
         break;
     case KERN_BATCH_NORM:
     case KERN_SCALE_SHIFT:

@@ -410,6 +410,7 @@ static void spoil_attribute(struct kern_problem *p, struct rng *r)
 
     switch (p->op) {
     case KERN_MATMUL:
+    case KERN_ATTENTION:
     case KERN_NMS:
     case KERN_BATCH_NORM:
     case KERN_SCALE_SHIFT:

@@ -241,6 +241,7 @@ static double local_bound(const struct kern_problem *p, double y, double u)
     case KERN_REDUCE_DGRAD:
         return -1;
     case KERN_UNARY: /* of bound_fill() and bound_train() */
+    case KERN_ATTENTION:
     case KERN_LAYER_NORM:
     case KERN_GROUP_NORM:
     case KERN_BATCH_NORM_TRAIN:
@@ -365,6 +366,9 @@ bool bound_fill(const struct reference *t, int o, const struct kern_exec *e,
         return bn_stats_bound(t, e, u, tol, err);
     if (t->p.op == KERN_SQUEEZE_EXCITE)
         return bound_squeeze(t, u, tol);
+    if (t->p.op == KERN_ATTENTION)
+        return bound_attention(t, e->problem.in[KERN_ATTENTION_V].dtype, u,
+                               tol);
     if (t->p.op == KERN_LAYER_NORM || t->p.op == KERN_GROUP_NORM) {
         norm_bound(t, u, tol);
         return true;

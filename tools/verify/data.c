@@ -110,6 +110,8 @@ double problem_terms(const struct kern_problem *p)
     case KERN_RESIZE_DGRAD:
         return largest(x) > largest(&p->out[0]) ? largest(x)
                                                 : largest(&p->out[0]);
+    case KERN_ATTENTION: /* the sum over the keys */
+        return (double)p->in[KERN_ATTENTION_K].dim[x->rank - 3];
     case KERN_BATCH_NORM:
     case KERN_SCALE_SHIFT:
     case KERN_UNARY:
@@ -240,6 +242,7 @@ bool data_is_exact(const struct kern_problem *p)
     case KERN_GROUP_NORM:
     case KERN_LRN:
     case KERN_SOFTMAX:
+    case KERN_ATTENTION:
     case KERN_BATCH_NORM_TRAIN:
     case KERN_BATCH_NORM_DGRAD:
     case KERN_LAYER_NORM_DGRAD:

@@ -99,6 +99,10 @@ double bound_block(const struct reference *t, int i, int64_t at, int64_t n,
 /* And of squeeze and excitation (bound_squeeze_excite.c).  False: out of
  * memory. */
 bool bound_squeeze(const struct reference *t, double u, double *tol);
+/* And of attention on values of a type (bound_attention.c).  False: out of
+ * memory. */
+bool bound_attention(const struct reference *t, enum infer_dtype values,
+                     double u, double *tol);
 /* What it may lose itself where its argument is at most x in magnitude and its
  * value y. */
 double bound_function(const struct kern_unary *f, double x, double y, double u);
