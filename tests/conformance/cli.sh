@@ -202,6 +202,12 @@ expect 3 '^! ' "$wconv" diff "$model" "$dir/half.infer"
 expect 0 "% *7 " "$infer" -m "$dir/half.infer" -k1 "$pictures/7.png"
 printf '1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n' >"$dir/labels"
 expect 0 . "$wconv" "$model" -o "$dir/named.infer" --labels="$dir/labels"
+printf 'a\nb\n' >"$dir/two"
+expect 0 'note: .*two has 2 labels for 10 classes' "$wconv" "$model" \
+    -o "$dir/two.infer" --labels="$dir/two"
+rm "$dir/two" "$dir/two.infer"
+expect 1 'std takes 1 to 4 numbers other than 0' "$wconv" "$model" \
+    -o "$dir/two.infer" --std=1,0
 expect 3 '^! labels' "$wconv" diff "$model" "$dir/named.infer"
 expect 0 . "$wconv" "$model" -o "$dir/scaled.infer" --scale=1/127
 expect 3 '^! inputs' "$wconv" diff "$model" "$dir/scaled.infer"

@@ -174,7 +174,7 @@ static const struct cli_option options[] = {
     {"mean", 0, CLI_SET, "A,B,C", "then minus the mean", PREPROCESS,
      .set = wconv_set_mean, .wanted = "1 to 4 numbers"},
     {"std", 0, CLI_SET, "A,B,C", "then divided by this", PREPROCESS,
-     .set = wconv_set_std, .wanted = "1 to 4 numbers"},
+     .set = wconv_set_std, .wanted = "1 to 4 numbers other than 0"},
     {"color", 0, CLI_WORD, "ORDER", "rgb, bgr or gray",
      TO(preprocess.stored.color), PREPROCESS, .words = colors},
     {"resize", 0, CLI_SET, "HOW",
@@ -421,6 +421,21 @@ static int load(struct wconv_request *r, struct weights_network *s,
     return rc;
 }
 
+/* A note where --labels names another number of classes than a network has
+ * whose only output is a row of scores for each picture. */
+static void note_labels(const struct cli *cli, const struct wconv_request *r,
+                        const struct graph *g)
+{
+    const struct graph_value *v =
+        g->n_outputs == 1 ? &g->value[g->output[0]] : NULL;
+
+    if (r->labels == NULL || r->task != NULL || v == NULL || v->rank != 2 ||
+        v->dim[1] < 2 || v->dim[1] == g->n_labels || cli->verbosity < 0)
+        return;
+    cli_error(cli, "note: %s has %d labels for %lld classes", r->labels,
+              g->n_labels, (long long)v->dim[1]);
+}
+
 /* Refuses an output file that the conversion reads.  A model file may be
  * converted in place. */
 static int check_target(const struct wconv_request *r,
@@ -591,6 +606,8 @@ int wconv_convert(int argc, char **argv)
             rc = optimise_and_write(&cli, &r, &subject, &err);
         if (rc < 0)
             code = cli_fail(&cli, &err);
+        else
+            note_labels(&cli, &r, subject.graph);
     }
     weights_network_close(&subject);
     request_clear(&r);

@@ -53,7 +53,12 @@ int wconv_set_std(struct cli *cli, const struct cli_option *o,
     struct wconv_preprocess *p = &((struct wconv_request *)user)->preprocess;
 
     (void)cli, (void)o;
-    return channel_values(value, p->stored.std, &p->stds);
+    if (channel_values(value, p->stored.std, &p->stds) < 0)
+        return CLI_BAD;
+    for (int i = 0; i < 4; i++)
+        if (p->stored.std[i] == 0)
+            return CLI_BAD;
+    return 0;
 }
 
 int wconv_set_preset(struct cli *cli, const struct cli_option *o,
