@@ -8,6 +8,7 @@
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "tools/kbench/kbench.h"
+#include "tools/load.h"
 #include "tools/terminal.h"
 
 /* Of a CPU, at most; also where the system does not say. */
@@ -241,6 +242,7 @@ static int measure(struct run *run, struct infer_error *err)
         kb_text_head(&head);
     if (rc == 0)
         rc = prove(run, err);
+    const double start = cli_now(), waited = load_waited();
     for (int i = 0; rc == 0 && i < run->cases.count; i++) {
         cli_progress(r->cli, "problems", (uint64_t)i,
                      (uint64_t)run->cases.count);
@@ -249,6 +251,9 @@ static int measure(struct run *run, struct infer_error *err)
             forget(run, i + 1);
     }
     cli_progress_end(r->cli);
+    if (rc == 0 && run->device.kern.kind == KERN_CPU)
+        load_note(r->cli, load_waited() - waited, cli_now() - start,
+                  run->device.kern.threads);
     raise_peaks(run);
     return rc;
 }
