@@ -6,6 +6,10 @@
 #include "include/infer.h"
 #include "libinfer/graph/graph.h"
 
+/* Of the libraries that decode: "1.6.39", "libjpeg-turbo 2.1.5". */
+const char *image_png_version(void);
+const char *image_jpeg_version(void);
+
 /* Decoders: data is a whole file; max_pixels is at least 1.  On success the
  * pixels belong to the caller. */
 int image_decode_png(const unsigned char *data, size_t bytes,

@@ -23,6 +23,18 @@ struct reader {
     unsigned char *line; /* one row of CMYK, or of a trial */
 };
 
+#define TEXT_OF(x)   #x
+#define TEXT_FROM(x) TEXT_OF(x)
+
+const char *image_jpeg_version(void)
+{
+#ifdef LIBJPEG_TURBO_VERSION
+    return "libjpeg-turbo " TEXT_FROM(LIBJPEG_TURBO_VERSION);
+#else
+    return "libjpeg " TEXT_FROM(JPEG_LIB_VERSION);
+#endif
+}
+
 static void fail(j_common_ptr cinfo, const char *text)
 {
     struct reader *r = (struct reader *)cinfo->err;

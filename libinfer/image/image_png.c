@@ -31,6 +31,11 @@ struct reader {
     png_bytep *rows;
 };
 
+const char *image_png_version(void)
+{
+    return png_get_libpng_ver(NULL);
+}
+
 /* Moves to the next chunk that is not ancillary, which png_read_head() has
  * walked. */
 static void next_chunk(struct reader *r)

@@ -58,7 +58,7 @@ static char *join(const char *folder, const char *rest)
 }
 
 /* The XDG base directory specification: a relative path there is ignored. */
-static char *usual_path(void)
+char *tune_cache_usual_path(void)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 
@@ -455,7 +455,7 @@ int tune_cache_open(const char *path, const char *label,
     c->used = cJSON_CreateObject();
     c->imported = cJSON_CreateObject();
     if (!path)
-        c->path = usual_path();
+        c->path = tune_cache_usual_path();
     else if (path[0])
         c->path = strdup(path);
     if (!c->label || !c->known || !c->added || !c->used || !c->imported ||

@@ -71,6 +71,8 @@ int tune_cache_import(struct tune_cache *c, const char *text,
  * wrote meanwhile. Never fails: the note says what went wrong. */
 void tune_cache_write(struct tune_cache *c);
 const char *tune_cache_path(const struct tune_cache *c); /* "" for none */
+/* The path where the caller names none, to be freed; NULL: no cache. */
+char *tune_cache_usual_path(void);
 const char *tune_cache_note(const struct tune_cache *c); /* "" for none */
 
 #endif

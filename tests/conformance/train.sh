@@ -47,6 +47,24 @@ rm -f "$dir/own.infer"
 expect 0 'nodes *7' "$here/wconv" inspect "$a"
 expect 0 '10 test pictures.*accuracy 100' "$train" --data="$data" --evaluate \
     --init-from="$a" -b 5
+# Folders named as the labels of the network are those classes, in any order.
+sed 's/"outputs"/"labels": ["zero", "one", "two", "three", "four", "five", "six",\
+"seven", "eight", "nine"], &/' "$src/tests/arch/tiny.json" >"$dir/labels.json"
+i=0
+for digit in zero one two three four five six seven eight nine; do
+    mkdir -p "$dir/words/$digit"
+    cp "$pictures/$i.png" "$dir/words/$digit"
+    i=$((i + 1))
+done
+evaluate_words() {
+    "$train" --data="$dir/words" --evaluate --init-from="$a" \
+        --arch="$dir/labels.json" -b 5
+}
+expect 0 '10 test pictures.*accuracy 100' evaluate_words
+rm -r "$dir/words/seven"
+expect 0 '9 test pictures.*accuracy 100' evaluate_words
+mv "$dir/words/nine" "$dir/words/neun"
+expect 2 "folder 'neun' is no label" evaluate_words
 mkdir -p "$dir/named/train"
 cp -r "$data/train/1" "$dir/named/train/hen"
 cp -r "$data/train/2" "$dir/named/train/$(printf 'd\377g')"

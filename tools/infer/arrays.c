@@ -318,8 +318,6 @@ int tool_dump_layers(struct infer_session *session, const char *folder,
     const char *name;
     int i;
 
-    if (mkdir(folder, 0777) < 0 && errno != EEXIST)
-        return error_set(err, INFER_EIO, "%s: %s", folder, strerror(errno));
     for (i = 0; (name = infer_session_tensor_name(session, i)) != NULL; i++) {
         struct infer_array a = {0};
         char safe[NAME_BYTES], file[4096];

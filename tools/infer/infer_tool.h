@@ -216,7 +216,7 @@ int tool_run_tiles(struct tool_run *run, const struct tool_list *list,
 int tool_run_arrays(struct tool_run *run, struct infer_error *err);
 int tool_bench(struct tool_run *run, struct infer_error *err);
 int tool_compare(struct tool_run *run, struct infer_error *err);
-/* Every tensor of the last run as DIR/<number>-<name>.npy. */
+/* Every tensor of the last run as DIR/<number>-<name>.npy, where DIR exists. */
 int tool_dump_layers(struct infer_session *session, const char *folder,
                      struct infer_error *err);
 

@@ -5,8 +5,10 @@
 #include "tools/infer/iou.h"
 #include "tools/terminal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/base/error.h"
@@ -335,6 +337,11 @@ static int run_mode(struct tool_run *run, const struct tool_list *list,
     const struct tool_request *r = run->request;
     int rc;
 
+    /* Before anything is printed. */
+    if (r->dump_layers != NULL && mkdir(r->dump_layers, 0777) < 0 &&
+        errno != EEXIST)
+        return error_set(err, INFER_EIO, "%s: %s", r->dump_layers,
+                         strerror(errno));
     if (r->compare != NULL)
         rc = tool_compare(run, err);
     else if (r->bench)
@@ -561,7 +568,8 @@ static int infer(int argc, char **argv)
         cli_error(&cli, "no model: add -m FILE (see --help)");
         code = CLI_USAGE;
     } else if (count == 0 && !r.bench && r.n_load == 0 && r.compare == NULL &&
-               r.dump_layers == NULL && r.evaluate == NULL) {
+               r.dump_layers == NULL && r.evaluate == NULL &&
+               r.export_output == NULL) {
         cli_error(&cli, "nothing to run on: name pictures, --load-inputs or "
                         "--bench (see --help)");
         code = CLI_USAGE;

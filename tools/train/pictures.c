@@ -197,7 +197,11 @@ int train_open_pictures(struct train_run *r, const struct graph *g,
         rc = open_data(r, &wish, err);
     if (rc == 0)
         rc = check_names(r, err);
-    if (rc == 0)
+    if (rc == 0 && q->evaluate)
+        rc = data_number_by(&r->train, g->label, g->n_labels, err);
+    if (rc == 0 && q->evaluate)
+        rc = data_number_by(&r->val, g->label, g->n_labels, err);
+    if (rc == 0 && !q->evaluate)
         rc = note_empty_classes(r, err);
     if (rc == 0 && q->best && r->val.count == 0)
         rc = error_set(err, INFER_EARGUMENT,
@@ -207,7 +211,7 @@ int train_open_pictures(struct train_run *r, const struct graph *g,
     if (rc < 0)
         return rc;
     r->preprocess = wish.preprocess;
-    if (!q->grad_check)
+    if (!q->grad_check && !q->evaluate)
         note_small_set(r);
     return 0;
 }

@@ -113,6 +113,8 @@ static void print_dot(const struct graph *g)
         snprintf(words, sizeof(words), "%s ", graph_op_info(n->op)->name);
         wconv_node_words(g, n, words + strlen(words),
                          sizeof(words) - strlen(words));
+        if (words[strlen(words) - 1] == ' ')
+            words[strlen(words) - 1] = '\0';
         print_quoted(words);
         printf(", tooltip=");
         print_quoted(n->name);

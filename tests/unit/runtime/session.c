@@ -309,6 +309,9 @@ static void test_doctor(void **unused)
     assert_non_null(strstr(text, "libinfer: "));
     assert_non_null(strstr(text, "backend ref: "));
     assert_non_null(strstr(text, "CUDA: "));
+    assert_non_null(strstr(text, "threads: "));
+    assert_non_null(strstr(text, "memory: "));
+    assert_non_null(strstr(text, "tuning cache: "));
     assert_int_equal(infer_doctor(tiny, sizeof tiny), need);
     assert_int_equal(strlen(tiny), sizeof tiny - 1);
     assert_int_equal(infer_doctor(NULL, 0), need);

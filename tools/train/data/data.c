@@ -117,6 +117,42 @@ void data_close(struct data_set *set)
     memset(set, 0, sizeof(*set));
 }
 
+static int find(char *const *label, int labels, const char *name)
+{
+    for (int i = 0; i < labels; i++)
+        if (strcmp(label[i], name) == 0)
+            return i;
+    return -1;
+}
+
+int data_number_by(struct data_set *set, char *const *label, int labels,
+                   struct infer_error *err)
+{
+    const char *other = NULL;
+    int known = 0;
+
+    for (int i = 0; set->class_name && i < set->classes; i++)
+        if (find(label, labels, set->class_name[i]) >= 0)
+            known++;
+        else
+            other = set->class_name[i];
+    if (known == 0)
+        return 0;
+    if (other)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: folder '%s' is no label of the network, as %d "
+                         "other folders are",
+                         set->path, other, known);
+    for (int64_t i = 0; i < set->count; i++)
+        set->label[i] = find(label, labels, set->class_name[set->label[i]]);
+    for (int i = 0; i < set->classes; i++)
+        free(set->class_name[i]);
+    free(set->class_name);
+    set->class_name = NULL;
+    set->classes = labels;
+    return 0;
+}
+
 int data_picture(struct data_set *set, int64_t i, uint8_t *scratch,
                  struct infer_error *err, const uint8_t **out)
 {

@@ -58,6 +58,10 @@ int data_open(const char *path, enum data_part part,
               const struct data_wish *wish, struct infer_error *err,
               struct data_set *out);
 void data_close(struct data_set *set); /* also an all-zero one */
+/* Numbers the classes of folders as a network's labels are; where no folder has
+ * the name of a label, nothing changes.  EFORMAT: only some have. */
+int data_number_by(struct data_set *set, char *const *label, int labels,
+                   struct infer_error *err);
 
 /* The planes of picture i, in `scratch` (of one picture) or in the set.  By any
  * thread. */

@@ -5,11 +5,15 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/backend.h"
+#include "kernels/base/memory_size.h"
 #include "kernels/kern.h"
 #include "libinfer/device/device.h"
+#include "libinfer/image/image.h"
+#include "libinfer/tune/tune_cache.h"
 
 /* A report that counts on where the buffer ends. */
 struct report {
@@ -112,6 +116,41 @@ static void say_libraries(struct report *r, enum infer_backend backend,
     }
 }
 
+/* Threads of a run by default, and the variables of OpenMP that change how they
+ * wait and where they run. */
+static void say_threads(struct report *r)
+{
+    static const char *const names[] = {"OMP_NUM_THREADS", "OMP_WAIT_POLICY",
+                                        "OMP_PROC_BIND", "OMP_PLACES",
+                                        "GOMP_SPINCOUNT"};
+
+    say(r, "threads: %d by default", device_cpu_threads());
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = getenv(names[i]);
+
+        if (value)
+            say(r, ", %s=%.80s", names[i], value);
+    }
+    say(r, "\n");
+}
+
+static void say_memory(struct report *r)
+{
+    const double gib = (double)memory_size() / (double)(1 << 30);
+
+    say(r, "memory: %.1f GiB for this process, plans up to %.1f GiB\n", gib,
+        0.75 * gib);
+}
+
+static void say_tuning(struct report *r)
+{
+    char *path = tune_cache_usual_path();
+
+    say(r, "tuning cache: %s\n",
+        path ? path : "none (neither XDG_CACHE_HOME nor HOME is set)");
+    free(path);
+}
+
 size_t infer_doctor(char *text, size_t bytes)
 {
     struct report r = {text, text ? bytes : 0, 0};
@@ -122,9 +161,15 @@ size_t infer_doctor(char *text, size_t bytes)
     say_processor(&r);
     say_simd(&r);
     say(&r, "cores: %d usable by this process\n", device_cpu_cores());
+    say_threads(&r);
+    say_memory(&r);
+    say(&r, "default device: cpu\n");
     say_libraries(&r, INFER_BACKEND_ONEDNN, "oneDNN");
     say_kernels(&r);
     say_cuda(&r);
     say_libraries(&r, INFER_BACKEND_CUDNN, "cuDNN");
+    say(&r, "PNG: libpng %s\n", image_png_version());
+    say(&r, "JPEG: %s\n", image_jpeg_version());
+    say_tuning(&r);
     return r.length;
 }
