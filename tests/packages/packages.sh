@@ -55,7 +55,7 @@ cc=${CC:-cc}
 cxx=${CXX:-c++}
 flags() {
     PKG_CONFIG_SYSROOT_DIR=$work PKG_CONFIG_PATH=$(dirname "$pc") \
-        pkg-config "$@" libinfer
+        pkg-config "$@" "${library:-libinfer}"
 }
 # shellcheck disable=SC2046,SC2086
 try() {
@@ -95,6 +95,17 @@ if command -v pkg-config >/dev/null; then
         LD_LIBRARY_PATH='' expect "$work/static" "7 seven" \
             "$work/digits.infer" "$images/7.png"
     fi
+    if [ -e "$libdir/libinfer_train.a" ]; then
+        library=libinfer_train
+        # shellcheck disable=SC2046,SC2086
+        try train_stripes $cc -std=gnu11 $strict "$src/samples/train_stripes.c" \
+            $(flags --cflags --libs) -lm
+        library=
+        expect "$work/train_stripes" "1000 of 1000 new pictures right" \
+            "$work/stripes.safetensors" 200
+        ./wconv -q "$work/stripes.safetensors" -o "$work/stripes.infer" --verify ||
+            fail "wconv of the checkpoint"
+    fi
 else
     echo "pkg-config is not here: not tried"
 fi
@@ -116,6 +127,10 @@ if command -v cmake >/dev/null; then
     if [ -e "$work/cmake/classify_static" ]; then
         LD_LIBRARY_PATH='' expect "$work/cmake/classify_static" "7 seven" \
             "$work/digits.infer" "$images/7.png"
+    fi
+    if [ -e "$work/cmake/train_stripes" ]; then
+        "$work/cmake/train_stripes" "$work/one.safetensors" 1 >"$work/out" 2>&1 &&
+            grep -q '^step 1: loss 2' "$work/out" || fail "CMake: train_stripes"
     fi
 else
     echo "cmake is not here: find_package() is not tried"

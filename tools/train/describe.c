@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The network of a run as JSON, for its checkpoints: what wconv would otherwise
  * be told by --arch and --labels. */
-#include "tools/train/train.h"
+#include "tools/train/network.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
+#include "tools/train/train.h"
 
 /* A class's name; bytes that are no UTF-8 are escaped, since JSON is. */
 static char *label_of(const char *name)
@@ -25,50 +26,72 @@ static char *label_of(const char *name)
     return text;
 }
 
-/* The names of the folders replace those of the network. */
-static int set_labels(struct graph *g, const struct data_set *set,
-                      struct infer_error *err)
+int train_set_labels(struct graph *g, const char *const *name, int count,
+                     struct infer_error *err)
 {
-    char **label;
+    char **label = calloc((size_t)count, sizeof(*label));
 
-    if (!set->class_name)
-        return 0;
-    label = calloc((size_t)set->classes, sizeof(*label));
     if (!label)
         return error_set(err, INFER_EMEMORY, "out of memory");
     for (int i = 0; i < g->n_labels; i++)
         free(g->label[i]);
     free(g->label);
     g->label = label;
-    for (g->n_labels = 0; g->n_labels < set->classes; g->n_labels++) {
-        label[g->n_labels] = label_of(set->class_name[g->n_labels]);
+    for (g->n_labels = 0; g->n_labels < count; g->n_labels++) {
+        label[g->n_labels] = label_of(name[g->n_labels]);
         if (!label[g->n_labels])
             return error_set(err, INFER_EMEMORY, "out of memory");
     }
     return 0;
 }
 
+/* Prints a graph that nobody else needs. */
+static int print(struct graph *g, struct infer_error *err, char **out)
+{
+    cJSON *json;
+    int rc = graph_remove_dead(g);
+
+    if (rc < 0)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    rc = graph_compact(g, err);
+    if (rc < 0)
+        return rc;
+    json = graph_to_json(g);
+    *out = json ? cJSON_PrintUnformatted(json) : NULL;
+    cJSON_Delete(json);
+    return *out ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
+}
+
+int train_graph_text(const struct graph *g, struct infer_error *err, char **out)
+{
+    struct graph *copy = graph_copy(g);
+    const int rc = copy ? print(copy, err, out)
+                        : error_set(err, INFER_EMEMORY, "out of memory");
+
+    graph_free(copy);
+    return rc;
+}
+
+void train_text_free(char *text)
+{
+    cJSON_free(text);
+}
+
 int train_describe(struct train_run *r, const struct graph *g,
                    struct infer_error *err)
 {
+    const struct data_set *set = &r->train;
     struct graph *copy = graph_copy(g);
-    cJSON *json = NULL;
     int rc = copy ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
 
-    if (rc == 0 && graph_remove_dead(copy) < 0)
-        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    train_text_free(r->graph);
+    r->graph = NULL;
+    /* The names of the folders replace those of the network. */
+    if (rc == 0 && set->class_name)
+        rc = train_set_labels(copy, (const char *const *)set->class_name,
+                              set->classes, err);
     if (rc == 0)
-        rc = graph_compact(copy, err);
-    if (rc == 0)
-        rc = set_labels(copy, &r->train, err);
-    if (rc == 0) {
-        json = graph_to_json(copy);
-        cJSON_free(r->graph);
-        r->graph = json ? cJSON_PrintUnformatted(json) : NULL;
-        if (!r->graph)
-            rc = error_set(err, INFER_EMEMORY, "out of memory");
-    }
-    cJSON_Delete(json);
+        rc = print(copy, err, &r->graph);
     graph_free(copy);
     return rc;
 }

@@ -8,99 +8,16 @@
 #include "kernels/base/error.h"
 #include "kernels/base/file_write.h"
 #include "kernels/base/text.h"
+#include "tools/train/network.h"
 #include "weights/arch.h"
-#include "weights/passes.h"
-#include "weights/weights.h"
-
-/* ---- graphs -------------------------------------------------------- */
-
-/* Reads a network without folding or fusing. */
-static int simplify(struct graph *g, struct infer_error *err)
-{
-    static const char *const off[] = {"fold-scale", "fuse-activation",
-                                      "fuse-residual", "remove-identity", NULL};
-    struct pass_options options;
-    struct pass_report report;
-    int rc = graph_compact(g, err);
-
-    if (rc == 0)
-        rc = graph_validate(g, err);
-    if (rc == 0)
-        rc = graph_infer_shapes(g, NULL, err);
-    if (rc < 0)
-        return rc;
-    pass_options_init(&options);
-    pass_report_init(&report);
-    options.keep_training = true;
-    options.disabled = off;
-    rc = weights_run_passes(g, &options, &report, err);
-    pass_report_clear(&report);
-    return rc;
-}
-
-/* The network of a weight file, or the architecture for bare weights. */
-static int read_weights(const struct train_request *q, struct infer_error *err,
-                        struct graph **out)
-{
-    struct weights_options options;
-    struct weights_import import;
-    struct graph *g = NULL;
-    int rc;
-
-    weights_options_init(&options);
-    options.partial = true; /* report_taken() reports what is left out */
-    options.bare = q->arch != NULL;
-    rc = weights_read(q->init_from, &options, err, &import);
-    if (rc < 0)
-        return rc;
-    if (import.graph) {
-        g = import.graph;
-        import.graph = NULL;
-        rc = simplify(g, err);
-    } else if (!q->arch) {
-        rc = error_set(err, INFER_EARGUMENT,
-                       "holds bare weights: name their network with --arch");
-    } else {
-        rc = arch_open(q->arch, &import.dict, err, &g);
-        if (rc == 0)
-            rc = weights_bind(g, &import.dict, &options, err);
-    }
-    weights_import_clear(&import);
-    if (rc < 0) {
-        graph_free(g);
-        error_prefix(err, "%s", q->init_from);
-        return rc;
-    }
-    *out = g;
-    return 0;
-}
-
-/* The network of the checkpoint to resume. */
-static int read_resumed(const char *path, struct infer_error *err,
-                        struct graph **out)
-{
-    int rc = checkpoint_graph(path, err, out);
-
-    if (rc == 0 && !*out)
-        rc = error_set(err, INFER_EARGUMENT,
-                       "does not describe its network: name it with --arch");
-    if (rc < 0)
-        error_prefix(err, "%s", path);
-    return rc;
-}
 
 /* A new graph with that many classes (0: the default). */
 static int open_graph(const struct train_request *q, int classes,
                       struct infer_error *err, struct graph **out)
 {
-    const struct arch_row *row = q->arch ? arch_find(q->arch) : NULL;
-
-    if (row)
-        return row->build(row, classes, err, out);
-    if (q->arch)
-        return arch_open(q->arch, NULL, err, out);
-    return q->init_from ? read_weights(q, err, out)
-                        : read_resumed(q->resume, err, out);
+    return q->arch || q->init_from
+               ? train_open_network(q->arch, classes, q->init_from, err, out)
+               : train_resumed_network(q->resume, err, out);
 }
 
 /* ---- the network --------------------------------------------------- */
@@ -245,7 +162,7 @@ int train_first_weights(struct train_run *r, struct net *n,
 
     if (rc < 0 || !q->init_from || !q->arch)
         return rc;
-    rc = read_weights(q, err, &g);
+    rc = train_read_network(q->init_from, q->arch, err, &g);
     if (rc < 0)
         return rc;
     rc = init_from_graph(n, g, err, &report);
