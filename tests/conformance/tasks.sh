@@ -84,6 +84,13 @@ expect 0 . "$wconv" "$formats/fastestdet/FastestDet.onnx" -o "$model" "$coco" \
 sees ' dog  (1[0-9][0-9], 2[0-9][0-9])' darknet-dog.jpg
 sees ' bicycle  (' darknet-dog.jpg
 
+# A file that states no preprocessing, and finds nothing with what is assumed.
+expect 0 'assumed' "$wconv" "$formats/yunet/yunet_n_320_320.onnx" -o "$model"
+sees 'note: there are no boxes' ultraface-faces-1.jpg
+sees '^  as stored  *0 boxes' ultraface-faces-1.jpg --try-presets
+sees '^  caffe  *[1-9][0-9] boxes, best [0-9.]*%  0' ultraface-faces-1.jpg \
+    --try-presets
+
 # Faces: YuNet with landmarks, UltraFace's boxes and scores.
 expect 0 . "$wconv" "$formats/yunet/yunet_n_320_320.onnx" -o "$model" \
     --preset=raw --color=bgr --resize=letterbox
@@ -95,6 +102,9 @@ faces=$("$infer" -m "$model" "$photos/ultraface-faces-1.jpg" | grep -c '%')
 [ "$faces" -ge 40 ] || fail "$faces faces of 51 were found"
 
 # Pictures: style transfer, and super-resolution of luminance.
+expect 0 . "$wconv" "$TEST_DATA/weights/onnx-winml/candy.onnx" -o "$model"
+sees 'note: most values' caffe-cat.jpg -o "$dir/out.infer.png"
+sees '^  raw  *[0-9]\.[0-9]*% of the values' caffe-cat.jpg --try-presets
 expect 0 . "$wconv" "$TEST_DATA/weights/onnx-winml/candy.onnx" -o "$model" \
     --preset=raw
 sees '768 x 576' darknet-dog.jpg -o "$dir/out.infer.png"

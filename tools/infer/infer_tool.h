@@ -78,9 +78,12 @@ struct tool_run {
     struct coco *coco;             /* with --evaluate of annotations */
     size_t *shown_as; /* pictures shown as each class; NULL: none yet */
     int64_t classes;
-    size_t shown;            /* the sum */
-    float *first_embedding;  /* of the first picture; NULL: none yet */
-    cJSON *result;           /* with --json: what tool_report() is to print */
+    size_t shown; /* the sum */
+    size_t judged,
+        doubtful;           /* pictures of boxes or made pictures; those without
+                             * a box, or at the limits of their values */
+    float *first_embedding; /* of the first picture; NULL: none yet */
+    cJSON *result;          /* with --json: what tool_report() is to print */
     const char *result_name; /* NULL: an object that takes more members */
 };
 
@@ -140,11 +143,15 @@ void tool_note_classes(const struct tool_run *run,
 /* Notes after several pictures that all, or of many classes nearly all, were
  * shown as one. */
 void tool_note_same(const struct tool_run *run);
+/* Notes where the file states no preprocessing and every picture was doubtful.
+ */
+void tool_note_doubtful(const struct tool_run *run);
 
 /* ---- try_presets.c ------------------------------------------------- */
 
-/* Runs the pictures with each preset of preprocessing and prints the best class
- * of each. */
+/* Runs the pictures with each preset of preprocessing and prints what each
+ * gives: the best class, the boxes, how much of a made picture is at its
+ * limits. */
 int tool_try_presets(struct tool_run *run, const struct tool_list *list,
                      struct infer_error *err);
 
@@ -178,6 +185,8 @@ struct task_outputs tool_outputs(const struct tool_run *run,
  * an empty list of that name in it; else prints the path, and both are NULL. */
 cJSON *tool_begin(const struct tool_run *run, const struct tool_shown *shown,
                   const char *list, cJSON **items);
+/* Share of the values of a picture that are 0 or 255. */
+double tool_share_at_limits(const struct infer_image *image);
 /* Writes a picture where --output says so. */
 int tool_write_picture(struct tool_run *run, const char *source,
                        const struct infer_image *image,

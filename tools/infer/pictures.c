@@ -253,6 +253,8 @@ int tool_run_pictures(struct tool_run *run, const struct tool_list *list,
         iou_report(run);
     if (rc == INFER_OK)
         tool_note_same(run);
+    if (rc == INFER_OK)
+        tool_note_doubtful(run);
     if (rc == INFER_OK && c.unread > 0)
         rc = error_set(err, INFER_EFORMAT,
                        "%zu of %zu pictures could not be read", c.unread,

@@ -63,10 +63,16 @@ int tool_find_task(struct tool_run *run, const struct arrays *out,
                        run->task.kind == TASK_CLASSIFY ? "classes are"
                                                        : "an embedding is");
     if (rc == INFER_OK && run->task.kind != TASK_CLASSIFY &&
-        (run->evaluation != NULL || run->request->try_presets))
+        run->evaluation != NULL)
         rc = error_set(err, INFER_EARGUMENT,
-                       "--evaluate and --try-presets are for classes, not for "
-                       "the task %s",
+                       "--evaluate of folders is for classes, not for the task "
+                       "%s",
+                       task_words[run->task.kind]);
+    if (rc == INFER_OK && run->task.kind > TASK_DETECT &&
+        run->task.kind != TASK_IMAGE && run->request->try_presets)
+        rc = error_set(err, INFER_EARGUMENT,
+                       "--try-presets is for classes, boxes and pictures, not "
+                       "for the task %s",
                        task_words[run->task.kind]);
     if (rc == INFER_OK && run->task.kind != TASK_DETECT && run->coco != NULL)
         rc = error_set(err, INFER_EARGUMENT,
@@ -378,6 +384,8 @@ static int show_boxes(struct tool_run *run, const struct arrays *out,
 
     if (rc < 0)
         return rc;
+    run->judged++;
+    run->doubtful += boxes.count == 0;
     rc = drawing_begin(run, shown, &boxes, &d, err);
     tool_begin(run, shown, "boxes", &items);
     if (rc == INFER_OK)
@@ -532,6 +540,34 @@ int tool_show_made(struct tool_run *run, const struct tool_shown *shown,
     return rc;
 }
 
+double tool_share_at_limits(const struct infer_image *image)
+{
+    const size_t n =
+        (size_t)image->width * (size_t)image->height * (size_t)image->channels;
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        count += image->pixels[i] == 0 || image->pixels[i] == 255;
+    return n > 0 ? (double)count / (double)n : 0;
+}
+
+/* Share of values at the limits from which a picture is odd. */
+#define MUCH_AT_LIMITS 0.5
+
+void tool_note_doubtful(const struct tool_run *run)
+{
+    if (run->judged == 0 || run->doubtful < run->judged ||
+        run->cli->verbosity < 0 ||
+        model_graph(run->model)->preprocess[0].present)
+        return;
+    cli_error(run->cli,
+              "note: %s, and the file states no preprocessing, so that 0 to 1 "
+              "is assumed: --try-presets compares some",
+              run->task.kind == TASK_DETECT
+                  ? "there are no boxes"
+                  : "most values of the picture are at their limits");
+}
+
 static int show_picture(struct tool_run *run, const struct task_outputs *o,
                         const struct graph_preprocess *p,
                         const struct tool_shown *shown, struct infer_error *err)
@@ -548,6 +584,9 @@ static int show_picture(struct tool_run *run, const struct task_outputs *o,
     rc = task_image(o, p, shown->source, err, &image);
     if (rc < 0)
         return rc;
+    run->judged++;
+    run->doubtful += tool_share_at_limits(&image) > MUCH_AT_LIMITS &&
+                     tool_share_at_limits(shown->source) <= MUCH_AT_LIMITS;
     rc = tool_show_made(run, shown, &image, err);
     infer_image_free(&image);
     return rc;

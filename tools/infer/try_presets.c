@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --try-presets: pictures through every preset of preprocessing, since a wrong
- * one gives wrong classes without an error. */
+ * one gives wrong results without an error. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -9,18 +9,86 @@
 #include "tools/infer/infer_tool.h"
 #include "tools/preprocess.h"
 
-/* A picture through the network: the best class and its probability. */
-struct guess {
-    int64_t class;
-    double probability;
+/* A preset, and a picture through the network with it. */
+struct trial {
+    const char *name;
+    const struct infer_model *model; /* whose preprocessing it is */
+    const struct infer_image *image;
 };
 
-static int run_one(struct tool_run *run, struct infer_array *in,
-                   struct infer_error *err, struct guess *out)
+static void print_name(const struct trial *t)
+{
+    cli_print("  %-10s ", t->name);
+}
+
+/* The best class. */
+static int show_class(const struct tool_run *run, const struct trial *t,
+                      const struct infer_array *y, struct infer_error *err)
+{
+    const int64_t n = array_count(y) / y->dim[0];
+    double *p = malloc((size_t)n * sizeof *p);
+    const char *label;
+    int64_t best = 0;
+
+    if (p == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    tool_probabilities(y, 0, p);
+    for (int64_t i = 1; i < n; i++)
+        if (p[i] > p[best])
+            best = i;
+    label = tool_label(run, best);
+    print_name(t);
+    cli_print("%6.2f%%  %5" PRId64 "  %s\n", 100 * p[best], best,
+              label ? label : "");
+    free(p);
+    return INFER_OK;
+}
+
+/* How many boxes, and the best. */
+static int show_boxes(const struct tool_run *run, const struct trial *t,
+                      const struct task_outputs *o, struct infer_error *err)
+{
+    struct task_boxes boxes = {0};
+    const int rc =
+        task_detect(&run->task, o, &run->request->limits, err, &boxes);
+
+    if (rc < 0)
+        return rc;
+    print_name(t);
+    cli_print("%5d box%s", boxes.count, boxes.count == 1 ? "" : "es");
+    if (boxes.count > 0) {
+        const char *label = tool_label(run, boxes.box[0].label);
+
+        cli_print(", best %.2f%%  %d%s%s", 100 * (double)boxes.box[0].score,
+                  boxes.box[0].label, label ? "  " : "", label ? label : "");
+    }
+    cli_print("\n");
+    free(boxes.box);
+    return INFER_OK;
+}
+
+/* How much of the picture that is made is cut off at black and white. */
+static int show_made(const struct trial *t, const struct task_outputs *o,
+                     struct infer_error *err)
+{
+    struct infer_image image;
+    const int rc = task_image(o, preprocess_of(model_graph(t->model), 0),
+                              t->image, err, &image);
+
+    if (rc < 0)
+        return rc;
+    print_name(t);
+    cli_print("%6.2f%% of the values are 0 or 255\n",
+              100 * tool_share_at_limits(&image));
+    infer_image_free(&image);
+    return INFER_OK;
+}
+
+static int run_one(struct tool_run *run, const struct trial *t,
+                   struct infer_array *in, struct infer_error *err)
 {
     struct arrays outputs = {0};
     const int64_t *hw = in->dim + 2;
-    double *p = NULL;
     int rc = infer_session_prepare(run->session, in, 1, err);
 
     if (rc == INFER_OK)
@@ -31,21 +99,14 @@ static int run_one(struct tool_run *run, struct infer_array *in,
         rc = infer_session_run(run->session, in, 1, outputs.item, outputs.count,
                                err);
     if (rc == INFER_OK) {
-        const struct infer_array *y = &outputs.item[0];
-        const int64_t n = array_count(y) / y->dim[0];
+        const struct task_outputs o =
+            tool_outputs(run, &outputs, hw, in->dim[0], 0);
 
-        p = malloc((size_t)n * sizeof *p);
-        if (p == NULL) {
-            rc = error_set(err, INFER_EMEMORY, "out of memory");
-        } else {
-            tool_probabilities(y, 0, p);
-            *out = (struct guess){0, p[0]};
-            for (int64_t i = 1; i < n; i++)
-                if (p[i] > out->probability)
-                    *out = (struct guess){i, p[i]};
-        }
+        rc = run->task.kind == TASK_DETECT ? show_boxes(run, t, &o, err)
+             : run->task.kind == TASK_IMAGE
+                 ? show_made(t, &o, err)
+                 : show_class(run, t, &outputs.item[0], err);
     }
-    free(p);
     arrays_clear(&outputs);
     return rc;
 }
@@ -79,27 +140,14 @@ static int make_input(const struct infer_model *model,
     return rc;
 }
 
-static void print_guess(const struct tool_run *run, const char *name,
-                        const struct guess *g)
-{
-    const char *label = tool_label(run, g->class);
-
-    cli_print("  %-10s %6.2f%%  %5" PRId64 "  %s\n", name, 100 * g->probability,
-              g->class, label ? label : "");
-}
-
-static int try_one(struct tool_run *run, const struct infer_model *model,
-                   const struct infer_image *image, const char *name,
+static int try_one(struct tool_run *run, const struct trial *t,
                    struct infer_error *err)
 {
     struct infer_array in = {0};
-    struct guess guess;
-    int rc = make_input(model, image, err, &in);
+    int rc = make_input(t->model, t->image, err, &in);
 
     if (rc == INFER_OK)
-        rc = run_one(run, &in, err, &guess);
-    if (rc == INFER_OK)
-        print_guess(run, name, &guess);
+        rc = run_one(run, t, &in, err);
     free(in.data);
     return rc;
 }
@@ -131,19 +179,22 @@ static int try_all(struct tool_run *run, const char *path,
                    struct infer_error *err)
 {
     struct infer_image image = {0};
+    struct trial t = {"as stored", run->model, &image};
     int rc =
         infer_image_load(path, (uint64_t)run->request->max_pixels, err, &image);
 
     if (rc < 0)
         return rc;
     cli_print("%s\n", path);
-    rc = try_one(run, run->model, &image, "as stored", err);
+    rc = try_one(run, &t, err);
     for (int k = 0; rc == INFER_OK && preprocess_presets[k] != NULL; k++) {
         struct infer_model *model;
 
         rc = preset_model(run->model, k, err, &model);
+        t.name = preprocess_presets[k];
+        t.model = model;
         if (rc == INFER_OK && model != NULL)
-            rc = try_one(run, model, &image, preprocess_presets[k], err);
+            rc = try_one(run, &t, err);
         infer_model_close(&model);
     }
     infer_image_free(&image);
