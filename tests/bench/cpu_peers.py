@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times infer against onnxruntime and PyTorch on a CPU, in one run.
+"""Times infer against onnxruntime, PyTorch and OpenVINO on a CPU, in one run.
 
 usage: cpu_peers.py BUILD_DIR [--models a,b] [--batches 1,8] [--threads 1,2]
-                    [--seconds 2] [--rounds 3] [--out results.md]
+                    [--seconds 2] [--rounds 3] [--openvino PYTHON] [--least]
+                    [--out results.md]
 
-Needs torch, torchvision, onnx, onnxscript and onnxruntime.  Each network has
-random weights (of its own initialisation) and is exported to ONNX once; wconv
-converts that file, onnxruntime runs it, PyTorch runs the module.  A round times
-the three one after the other, each in a fresh process, so that a drift of the
-machine meets all; the table shows the median over the rounds of each median."""
+Needs torch, torchvision, onnx, onnxscript and onnxruntime; --openvino names an
+interpreter that has openvino.  Each network has random weights (of its own
+initialisation) and is exported to ONNX once; wconv converts that file,
+onnxruntime and OpenVINO (latency, one stream) run it, PyTorch runs the module.
+A round times all one after the other, each in a fresh process, so that a drift
+of the machine meets all; the table shows the median over the rounds of each
+median, or, with --least, the least time of all, for a machine that is busy."""
 import argparse
 import json
 import os
@@ -43,12 +46,13 @@ def timed(run, seconds):
     while time.perf_counter() < end:
         run()
     times = []
+    least = os.environ.get('PEERS_LEAST')
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 5:
         t = time.perf_counter()
         run()
         times.append(time.perf_counter() - t)
-    return 1e3 * statistics.median(times)
+    return 1e3 * (min(times) if least else statistics.median(times))
 
 
 def peer_ort(path, batch, threads, seconds):
@@ -83,18 +87,34 @@ def peer_torch(name, batch, threads, seconds):
     return best
 
 
+def peer_openvino(path, batch, threads, seconds):
+    import numpy as np
+    import openvino as ov
+    core = ov.Core()
+    m = core.read_model(path)
+    m.reshape([batch, 3, 224, 224])
+    compiled = core.compile_model(m, 'CPU', {
+        'INFERENCE_NUM_THREADS': threads, 'NUM_STREAMS': 1,
+        'PERFORMANCE_HINT': 'LATENCY', 'INFERENCE_PRECISION_HINT': 'f32'})
+    request = compiled.create_infer_request()
+    x = np.random.default_rng(0).standard_normal((batch, 3, 224, 224)) \
+        .astype(np.float32)
+    return timed(lambda: request.infer([x], share_inputs=True), seconds)
+
+
 def ours(build, model, batch, threads, seconds):
     out = subprocess.run(
         [f'{build}/infer', '-m', model, '--bench', '-b', str(batch),
          '--threads', str(threads), '--duration', f'{seconds}s', '--json'],
         check=True, capture_output=True, text=True,
         env=dict(os.environ, OMP_NUM_THREADS=str(threads)))
-    return json.loads(out.stdout)['median_ms']
+    return json.loads(out.stdout)[
+        'min_ms' if os.environ.get('PEERS_LEAST') else 'median_ms']
 
 
-def fresh(*args):
+def fresh(*args, python=sys.executable):
     """One measurement of a rival in a process of its own."""
-    out = subprocess.run([sys.executable, __file__, '--worker', *map(str, args)],
+    out = subprocess.run([python, __file__, '--worker', *map(str, args)],
                          check=True, capture_output=True, text=True,
                          env=dict(os.environ, OMP_NUM_THREADS=str(args[3])))
     return float(out.stdout.split()[-1])
@@ -196,7 +216,7 @@ def installed_python(package):
 
 def worker(args):
     kind, what, batch, threads, seconds = args
-    f = {'ort': peer_ort, 'torch': peer_torch}[kind]
+    f = {'ort': peer_ort, 'torch': peer_torch, 'openvino': peer_openvino}[kind]
     print(f(what, int(batch), int(threads), float(seconds)))
 
 
@@ -219,20 +239,33 @@ def main():
     p.add_argument('--rounds', type=int, default=3)
     p.add_argument('--cache', default=os.path.join(tempfile.gettempdir(),
                                                    'cpu_peers'))
+    p.add_argument('--openvino', metavar='PYTHON')
+    p.add_argument('--least', action='store_true')
     p.add_argument('--out')
     a = p.parse_args()
+    if a.least:
+        os.environ['PEERS_LEAST'] = '1'
+    peers = ['onnxruntime', 'PyTorch'] + ['OpenVINO'] * bool(a.openvino)
+    versions = []
+    if a.openvino:
+        versions = subprocess.run(
+            [a.openvino, '-c', 'import openvino; print(openvino.__version__)'],
+            check=True, capture_output=True, text=True).stdout.split('-')[:1]
+        versions = [f'OpenVINO {v}' for v in versions]
     os.makedirs(a.cache, exist_ok=True)
     import onnxruntime
     import torch
     lines = [f'Date {time.strftime("%Y-%m-%d")}; {cpu_name()}, '
-             f'{os.cpu_count()} cores; onnxruntime {onnxruntime.__version__}, '
-             f'PyTorch {torch.__version__}.', '',
+             f'{os.cpu_count()} cores; ' +
+             ', '.join([f'onnxruntime {onnxruntime.__version__}',
+                        f'PyTorch {torch.__version__}', *versions]) + '.', '',
              f'`tests/bench/cpu_peers.py BUILD_DIR --seconds {a.seconds} '
-             f'--rounds {a.rounds}`', '',
-             'Milliseconds a batch, median; ratio above 1: infer is faster.',
-             '', '| network | batch | threads | infer | onnxruntime | PyTorch '
-             '| onnxruntime / infer | PyTorch / infer |',
-             '|---|---|---|---|---|---|---|---|']
+             f'--rounds {a.rounds}{" --least" * a.least}`', '',
+             f'Milliseconds a batch, {"least" if a.least else "median"}; '
+             'ratio above 1: infer is faster.',
+             '', '| network | batch | threads | infer | ' + ' | '.join(peers) +
+             ' | ' + ' | '.join(f'{p} / infer' for p in peers) + ' |',
+             '|---' * (4 + 2 * len(peers)) + '|']
     print('\n'.join(lines), flush=True)
     colds = []
     for name in a.models.split(','):
@@ -245,13 +278,16 @@ def main():
             for threads in a.threads.split(','):
                 rounds = [(ours(a.build, model, batch, threads, a.seconds),
                            fresh('ort', onnx, batch, threads, a.seconds),
-                           fresh('torch', name, batch, threads, a.seconds))
+                           fresh('torch', name, batch, threads, a.seconds),
+                           *([fresh('openvino', onnx, batch, threads,
+                                    a.seconds, python=a.openvino)]
+                             if a.openvino else []))
                           for _ in range(a.rounds)]
-                m = [statistics.median(r[i] for r in rounds)
-                     for i in range(3)]
-                line = (f'| {name} | {batch} | {threads} | {m[0]:.2f} | '
-                        f'{m[1]:.2f} | {m[2]:.2f} | {m[1] / m[0]:.2f} | '
-                        f'{m[2] / m[0]:.2f} |')
+                m = [(min if a.least else statistics.median)(column)
+                     for column in zip(*rounds)]
+                line = (f'| {name} | {batch} | {threads} | ' +
+                        ' | '.join(f'{x:.2f}' for x in m) + ' | ' +
+                        ' | '.join(f'{x / m[0]:.2f}' for x in m[1:]) + ' |')
                 print(line, flush=True)
                 lines.append(line)
         if name in ('resnet50', 'mobilenet_v2'):

@@ -52,6 +52,14 @@ LIBINFER_BUILD=$build CFLAGS="-Wall -Wextra -Werror ${CFLAGS-}" \
     exit 1
 }
 cd "$work" || exit 1
+# The program of README.md.
+sed -n '/^    import libinfer$/,/# seven$/s/^    //p' "$src/README.md" >readme.py
+mkdir samples && cp -R "$src/samples/digits" samples/
+said=$(PYTHONPATH="$work/site${PYTHONPATH:+:$PYTHONPATH}" "$python" readme.py)
+[ "$said" = seven ] || {
+    echo "README.md's program says '$said', not seven"
+    exit 1
+}
 DIGITS=$src/samples/digits OMP_NUM_THREADS=1 \
     PYTHONPATH="$work/site${PYTHONPATH:+:$PYTHONPATH}" \
     "$python" -m pytest -q -p no:cacheprovider "$src/tests/python"

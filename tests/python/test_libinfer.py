@@ -273,6 +273,38 @@ def test_threads(model, pictures):
     assert not wrong
 
 
+def test_train(tmp_path):
+    for part in ("train", "test"):
+        for i, name in enumerate(NAMES):
+            to = tmp_path / "data" / part / name
+            to.mkdir(parents=True)
+            (to / "1.png").write_bytes((DIGITS / "images" / f"{i}.png").read_bytes())
+    checkpoint = tmp_path / "a.safetensors"
+    report = libinfer.train(
+        tmp_path / "data", checkpoint, arch=DIGITS / "digits.json", batch=5,
+        optimizer="adam", lr=0.01, epochs=60, threads=1, seed=3,
+    )  # fmt: skip
+    assert report["steps"] == report["total_steps"] == 120
+    assert report["checkpoint"] == str(checkpoint)
+    assert report["val_accuracy"] == 1.0
+    model = libinfer.Model(libinfer.convert(checkpoint))
+    assert model.labels == sorted(NAMES)  # the folders' order
+    (scores,) = libinfer.Session(model).run(
+        model.preprocess([DIGITS / "images" / f"{i}.png" for i in range(10)])
+    )
+    shown = [model.labels[i] for i in scores.numpy().argmax(1)]
+    assert shown == NAMES
+
+
+def test_train_refused(tmp_path):
+    with pytest.raises(libinfer.TrainingError, match="none-such") as e:
+        libinfer.train(tmp_path / "none-such", tmp_path / "x", arch="lenet5")
+    assert e.value.code == 2 and e.value.status == "training"
+    with pytest.raises(libinfer.TrainingError, match="epochz") as e:
+        libinfer.train(tmp_path, tmp_path / "x", arch="lenet5", epochz=3)
+    assert e.value.code == 1 and not (tmp_path / "x").exists()
+
+
 def test_convert_refused(tmp_path):
     bad = tmp_path / "bad.onnx"
     bad.write_bytes(b"\x00" * 64)

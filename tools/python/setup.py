@@ -2,8 +2,8 @@
 """Builds the extension against libinfer.
 
 LIBINFER_BUILD names a build folder of libinfer: its static library becomes part of
-the extension and its wconv part of the package.  Without it pkg-config finds the
-installed library, and wconv is looked for in PATH when it is needed.
+the extension and its wconv and train part of the package.  Without it pkg-config
+finds the installed library, and both are looked for in PATH when they are needed.
 """
 
 import os
@@ -43,8 +43,8 @@ def flags():
     return [f"-I{HERE.parent.parent / 'include'}"], [str(library), *private]
 
 
-class BuildWithTool(build_py):
-    """Adds wconv of the build folder to the package."""
+class BuildWithTools(build_py):
+    """Adds wconv and train of the build folder to the package."""
 
     def run(self):
         super().run()
@@ -52,8 +52,9 @@ class BuildWithTool(build_py):
             return
         to = Path(self.build_lib) / "libinfer" / "bin"
         to.mkdir(parents=True, exist_ok=True)
-        shutil.copy(Path(BUILD) / "wconv", to / "wconv")
-        subprocess.call(["strip", str(to / "wconv")])
+        for tool in ("wconv", "train"):
+            shutil.copy(Path(BUILD) / tool, to / tool)
+            subprocess.call(["strip", str(to / tool)])
 
 
 compile_args, link_args = flags()
@@ -71,6 +72,6 @@ setup(
             py_limited_api=True,
         )
     ],
-    cmdclass={"build_py": BuildWithTool},
+    cmdclass={"build_py": BuildWithTools},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

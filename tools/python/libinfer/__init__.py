@@ -9,6 +9,9 @@
     (scores,) = session.run(model.preprocess("cat.jpg"))
     scores.numpy().argmax()
 
+    libinfer.train("mnist", "lenet5.safetensors", arch="lenet5", epochs=5)
+    libinfer.convert("lenet5.safetensors")
+
 Arrays are logical N,C,H,W.  Inputs are NumPy arrays, PyTorch or CuPy tensors, or
 anything with the buffer protocol or __dlpack__; outputs are Tensors, which NumPy and
 PyTorch read without a copy.  Sessions may be used by any thread, one at a time; the
@@ -27,15 +30,17 @@ from .errors import (
     FormatError,
     MemoryLimitError,
     MismatchError,
+    TrainingError,
     UnsupportedError,
 )
 from .info import TensorInfo
+from .train import train
 
 __version__ = _native.version
 
 __all__ = [
     "ArgumentError", "ConversionError", "DeviceError", "Error", "FileError",
     "FormatError", "MemoryLimitError", "MismatchError", "Model", "Session", "Tensor",
-    "TensorInfo", "UnsupportedError", "convert", "doctor",
+    "TensorInfo", "TrainingError", "UnsupportedError", "convert", "doctor", "train",
 ]  # fmt: skip
 

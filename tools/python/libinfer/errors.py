@@ -41,6 +41,10 @@ class ConversionError(Error):
     """wconv refused; `status` is "conversion", `code` its exit status."""
 
 
+class TrainingError(Error):
+    """train refused or failed; `status` is "training", `code` its exit status."""
+
+
 _CLASSES = {
     -1: ArgumentError,
     -2: UnsupportedError,
