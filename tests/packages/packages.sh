@@ -79,6 +79,13 @@ if command -v pkg-config >/dev/null; then
     # shellcheck disable=SC2046,SC2086
     try user $cxx -std=c++17 $strict "$src/tests/packages/user.cc" \
         $(flags --cflags $kind)
+    # The program of README.md.
+    sed -n '/^    #include <stdio.h>$/,/^    }$/s/^    //p' "$src/README.md" >"$work/readme.c"
+    # shellcheck disable=SC2046,SC2086
+    try readme $cc -std=gnu11 $strict "$work/readme.c" $(flags --cflags $kind)
+    cp "$images/7.png" "$work"
+    (cd "$work" && ./readme) >"$work/out" 2>&1
+    grep -qx seven "$work/out" || fail "README.md: $(cat "$work/out")"
     expect "$work/classify" "7 seven" "$work/digits.infer" "$images/7.png"
     expect "$work/batches" "$images/3.png: three" "$work/digits.infer" 2 3 \
         "$images/0.png" "$images/1.png" "$images/2.png" "$images/3.png" \
