@@ -195,7 +195,8 @@ int cli_main(const char *tool, int argc, char **argv,
     errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "%s: standard output: %s\n", tool,
-                errno ? strerror(errno) : "not all could be written");
+                errno ? strerror(errno)
+                      : "the file could not be written in full");
         if (code == CLI_OK)
             code = CLI_BAD_MODEL;
     }

@@ -102,7 +102,7 @@ int labels_read(const char *path, struct infer_error *err, struct labels *out)
     text = (const char *)file.blob->data;
     bytes = file.blob->bytes;
     if (!is_text(text, bytes)) {
-        rc = error_set(err, INFER_EFORMAT, "labels are no text in UTF-8");
+        rc = error_set(err, INFER_EFORMAT, "labels are not UTF-8 text");
     } else {
         const size_t skip =
             bytes >= 3 && memcmp(text, mark, 3) == 0 ? (size_t)3 : 0;

@@ -170,9 +170,11 @@ int arch_open(const char *name_or_path, const struct weights_dict *dict,
         near = nearest(name_or_path);
         return error_set(err, INFER_EARGUMENT,
                          "architecture '%s' is neither a built-in name nor a "
-                         "file%s%s%s",
-                         name_or_path, near ? " (nearest built-in name: " : "",
-                         near ? near : "", near ? ")" : "");
+                         "file (%s%s)",
+                         name_or_path,
+                         near ? "nearest built-in name: "
+                              : "wconv --list-archs has the names",
+                         near ? near : "");
     }
     return model_file_read_arch(name_or_path, err, out);
 }

@@ -117,7 +117,7 @@ static int try_names(struct file_writer *w,
         return INFER_OK;
     }
     free(name);
-    return fail(w, "cannot create a file beside it", err);
+    return fail(w, "cannot create a file in its folder", err);
 }
 
 /* EXCL: no other process takes the name. */

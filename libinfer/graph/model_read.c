@@ -74,7 +74,7 @@ static int read_header(struct model *m, struct infer_error *err)
         bytes |= (uint64_t)length[i] << (8 * i);
     if (bytes < 2 || bytes > MODEL_MAX_HEADER)
         return error_set(err, INFER_EFORMAT,
-                         "%s: no model file: wconv makes one of trained "
+                         "%s: not a model file; wconv makes one from trained "
                          "weights",
                          path);
     if (bytes > m->source->bytes - 8)

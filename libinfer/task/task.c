@@ -40,7 +40,7 @@ int task_parse(const char *word, struct infer_error *err, struct task *out)
     }
     decoder_names(known, sizeof known);
     return error_set(err, INFER_EARGUMENT,
-                     "'%.64s' is no task: classify, segment, image, depth, "
+                     "'%.64s' is not a task: classify, segment, image, depth, "
                      "embedding, landmarks, landmarks:3, detect, or detect: "
                      "with one of %s",
                      word, known);

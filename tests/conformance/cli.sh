@@ -156,7 +156,7 @@ expect 0 '^      2  (' "$infer" -m "$model" --task=landmarks:2 \
 expect 2 'no list of points' "$infer" -m "$model" --task=landmarks:3 \
     "$pictures/7.png"
 expect 2 'no map of depths' "$infer" -m "$model" --task=depth "$pictures/7.png"
-expect 1 'is no task' "$wconv" "$dir/root.json" -o "$dir/x" --task=detekt
+expect 1 'is not a task' "$wconv" "$dir/root.json" -o "$dir/x" --task=detekt
 expect 0 . "$wconv" "$dir/root.json" -o "$dir/root.infer" --task=segment
 expect 0 'task *segment' "$wconv" inspect "$dir/root.infer"
 expect 0 '%  ' "$infer" -m "$dir/root.infer" "$pictures/7.png"
@@ -179,7 +179,7 @@ expect 1 'forms of the answer' "$wconv" inspect --dot --layers "$model"
 expect 0 'nodes' "$wconv" inspect resnet18
 expect 1 'nearest built-in name: resnet18' "$wconv" inspect resnet19
 expect 1 'name: resnet20-cifar' "$wconv" inspect cifar_resnet20
-expect 1 'nor a file$' "$wconv" inspect xyzxyz
+expect 1 'nor a file (wconv --list-archs' "$wconv" inspect xyzxyz
 expect 0 '"op"' "$wconv" inspect --json lenet5
 expect 0 . "$wconv" --list-passes
 expect 0 'resnet50' "$wconv" --list-archs
@@ -686,7 +686,7 @@ expect 2 "$dir/nowhere" "$wconv" "$weights" "$arch" -o "$dir/nowhere/y"
 expect 2 "$dir/bad" "$infer" -m "$model" "$dir/bad"
 expect 2 "$dir/missing" "$infer" -m "$model" "$dir/missing"
 expect 2 'empty: the file is empty' "$infer" -m "$model" "$dir/empty"
-expect 1 'no pictures' "$infer" -m "$model" "$dir/folder"
+expect 2 'no pictures' "$infer" -m "$model" "$dir/folder"
 x=$dir/layers/0000-image.npy
 expect 0 '"scores"' "$infer" -m "$model" --load-inputs="image:$x" -b1
 expect 1 'holds a batch of 1, --batch is 4' "$infer" -m "$model" \
@@ -722,7 +722,7 @@ head -c 20000 "$model" >"$dir/short.infer"
 expect 2 "$dir/short.infer" "$infer" -m "$dir/short.infer" --bench
 head -c 500 "$model" >"$dir/short.infer"
 expect 2 'cut short: a header of' "$infer" -m "$dir/short.infer" --bench
-expect 2 '3.png: no model file: wconv makes one' "$infer" -m "$pictures/3.png" \
+expect 2 '3.png: not a model file; wconv makes one' "$infer" -m "$pictures/3.png" \
     --bench
 expect 4 'cuda' "$infer" -m "$model" --device=cuda:0 --bench
 expect 4 'cudnn: not usable on device cpu, only on cuda' "$infer" -m "$model" \

@@ -544,7 +544,7 @@ expect 1 "did you mean '--epochs'" "$train" --epocs=3
 expect 1 'optimizer' "$train" "$arch" --data="$data" --optimizer=magic
 expect 1 'lr takes' "$train" "$arch" --data="$data" --lr=nan
 expect 1 'augment' "$train" "$arch" --data="$data" --augment=fly
-expect 1 'is no option' "$train" "$arch" --data="$data" there
+expect 1 'is not an option' "$train" "$arch" --data="$data" there
 expect 1 'neither a built-in name' "$train" --arch=lenet55 --data="$data"
 expect 4 'cuda' run "$dir/x" --device=cuda:99
 expect 4 'cuda: not usable on device cpu' run "$dir/x" --backend=cuda

@@ -151,7 +151,7 @@ int iou_open(struct tool_run *run, struct tool_list *list,
                          : evaluate_lines(run, path[0] == '@' ? path + 1 : path,
                                           add_line, list, err);
     if (rc == INFER_OK && list->count == 0)
-        rc = error_set(err, INFER_EARGUMENT, "%s: no pictures there", path);
+        rc = error_set(err, INFER_EFORMAT, "%s: no pictures there", path);
     return rc;
 }
 

@@ -157,7 +157,7 @@ static const struct cli_option options[] = {
      TO(limits.score), GIVEN(limits_given), .max = 1},
     {"iou", 0, CLI_REAL, "X", "boxes that overlap more are one (0.45)",
      TO(limits.iou), GIVEN(limits_given), .max = 1},
-    {"batch", 'b', CLI_INT, "N", "pictures a run (1)", TO(batch), .min = 1,
+    {"batch", 'b', CLI_INT, "N", "pictures per run (1)", TO(batch), .min = 1,
      .max = 1 << 20},
     {"device", 'd', CLI_TEXT, "DEVICE", "cpu (default), cuda or cuda:N",
      TO(session.device)},
@@ -197,8 +197,8 @@ static const struct cli_option options[] = {
      "outputs as .npy, .json or into a folder", TO(export_output)},
     {"bench", 0, CLI_FLAG, NULL, "time runs on random input", TO(bench)},
     {"include-transfers", 0, CLI_FLAG, NULL,
-     "with --bench on a GPU: time the arrays' way as well",
-     TO(include_transfers), GIVEN(timing)},
+     "with --bench on a GPU: time copies of arrays, too", TO(include_transfers),
+     GIVEN(timing)},
     {"warmup", 0, CLI_TIME, "TIME", "untimed runs first (200ms)", TO(warmup),
      GIVEN(timing), .wanted = "a time such as 200ms or 3s"},
     {"duration", 0, CLI_TIME, "TIME", "how long to time (3s)", TO(duration),
@@ -431,7 +431,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     for (i = 0; rc == INFER_OK && !run.coco && i < n_paths; i++)
         rc = tool_list_add(&list, paths[i], err);
     if (rc == INFER_OK && n_paths > 0 && list.count == 0)
-        rc = error_set(err, INFER_EARGUMENT, "%s: no pictures there", paths[0]);
+        rc = error_set(err, INFER_EFORMAT, "%s: no pictures there", paths[0]);
     if (rc == INFER_OK && r->output != NULL)
         rc = tool_open_output(r, list.count, err);
     if (rc == INFER_OK)

@@ -80,7 +80,7 @@ int train_grad_check(struct train_run *r, struct infer_error *err)
     return 0;
 }
 
-/* A network that cannot learn one batch by heart is broken. */
+/* A network that cannot overfit one batch is broken. */
 #define OVERFIT_STEPS 500
 #define OVERFIT_LOSS  0.01
 
@@ -131,7 +131,7 @@ int train_overfit(struct train_run *r, struct infer_error *err)
     print_overfit(r, pictures, loss, m.hit, steps);
     if (!(loss < OVERFIT_LOSS))
         return error_set(err, INFER_EMISMATCH,
-                         "the network did not learn one batch by heart in %d "
+                         "the network did not overfit one batch in %d "
                          "steps: try another --lr or --init, or see "
                          "--grad-check",
                          OVERFIT_STEPS);

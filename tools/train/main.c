@@ -175,7 +175,7 @@ static int train(int argc, char **argv)
     if (rc != 0)
         return rc > 0 ? CLI_OK : CLI_USAGE;
     if (count > 0) {
-        cli_error(&cli, "'%s' is no option (see --help)", argv[0]);
+        cli_error(&cli, "'%s' is not an option (see --help)", argv[0]);
         return CLI_USAGE;
     }
     if (request.study)

@@ -160,7 +160,7 @@ static const struct cli_option options[] = {
      "layers that multiply exactly; * and ? match, also first, last",
      TO(multiplier_exact)},
     {"name", 0, CLI_TEXT, "NAME", "name of the network", TO(name)},
-    {"labels", 0, CLI_TEXT, "FILE", "class labels, one a line", TO(labels)},
+    {"labels", 0, CLI_TEXT, "FILE", "class labels, one per line", TO(labels)},
     {"task", 0, CLI_SET, "TASK",
      "what the outputs are: classify, detect, segment, image, depth, "
      "embedding, landmarks",
@@ -583,7 +583,7 @@ int wconv_convert(int argc, char **argv)
         wconv_print_list(r.list, cli.json);
     } else if (count != 1 || (r.out == NULL && r.emit_c == NULL)) {
         cli_error(&cli, count == 0   ? "no input file (see --help)"
-                        : count != 1 ? "one input file, please (see --help)"
+                        : count != 1 ? "takes one input file (see --help)"
                                      : "no output file: add -o FILE");
         code = CLI_USAGE;
     } else if (!check_quantize(&cli, &r)) {

@@ -326,7 +326,7 @@ int onnx_emit(struct onnx_import *im, enum graph_op op,
  * the end, for its output 0. */
 int onnx_emit_node(struct onnx_import *im, enum graph_op op,
                    const union graph_attr *attr, int n);
-/* The same for nodes with one output for each of the ONNX node's. */
+/* The same for a graph node that has as many outputs as the ONNX node. */
 int onnx_emit_all(struct onnx_import *im, enum graph_op op,
                   const union graph_attr *attr, const int *in, int n_in);
 int onnx_emit_unary(struct onnx_import *im, enum kern_unary_kind kind, float a,

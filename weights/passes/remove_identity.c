@@ -48,7 +48,8 @@ static bool whole_slice(const struct graph_slice *s,
 
         if (axis < 0 || axis >= x->rank || s->step[i] != 1)
             return false;
-        /* Of a free dimension only "all of it" is known to be all. */
+        /* The end of a free dimension is not known: only a slice without an end
+         * takes all of it. */
         if (x->dim[axis] < 0 && (s->begin[i] != 0 || s->end[i] < INT32_MAX))
             return false;
     }

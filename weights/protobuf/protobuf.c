@@ -117,7 +117,7 @@ static int payload(struct pb_reader *r, struct pb_field *f,
         if (length > (uint64_t)(r->end - r->at))
             return error_set(err, INFER_EFORMAT,
                              "byte %llu: field of %llu bytes, but only %llu "
-                             "are left",
+                             "are left: the file is cut short or damaged",
                              offset_of(r, f->tag), (unsigned long long)length,
                              (unsigned long long)(r->end - r->at));
         f->span.data = r->at;
