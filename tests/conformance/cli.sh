@@ -628,6 +628,14 @@ if command -v chromium >/dev/null; then
         expect 0 "$text" chromium --headless --no-sandbox --disable-gpu \
             --user-data-dir="$dir/browser" --dump-dom "file://$page"
     done
+    # A point of the roofline has the name of its layer.
+    "$here/kbench" -q -m lenet5 --backends=onednn,cpu,ref --rounds=3 \
+        --time-limit=0.1s --html="$page"
+    for text in 'lenet5, batch 1' '<text[^>]*>conv2<' 'kbench -q -m lenet5'; do
+        expect 0 "$text" chromium --headless --no-sandbox --disable-gpu \
+            --user-data-dir="$dir/browser" --window-size=420,900 \
+            --dump-dom "file://$page"
+    done
     rm -rf "$dir/browser"
 fi
 rm -f "$page" "$dir/profile.json" "$dir/evil.json"
