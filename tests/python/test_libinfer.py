@@ -233,6 +233,8 @@ def test_torch(session, pictures, path):
     assert x.data_ptr() == pictures.numpy().__array_interface__["data"][0]
     (y,) = session.run(x)
     assert (torch.from_dlpack(y).numpy() == want).all()
+    with pytest.raises(BufferError, match="gradient"):
+        session.run(x.clone().requires_grad_())
     given = torch.zeros(10, 10)
     assert session.run(x, out=given)[0] is given and (given.numpy() == want).all()
     with pytest.raises(BufferError, match="dense"):

@@ -118,6 +118,67 @@ static PyObject *ask_capsule(PyObject *object, PyObject *stream)
     return capsule;
 }
 
+/* object.name, a path with dots; NULL with an exception. */
+static PyObject *attribute(PyObject *object, const char *first,
+                           const char *second, const char *third)
+{
+    const char *const names[] = {first, second, third};
+
+    Py_INCREF(object);
+    for (int i = 0; object && i < 3 && names[i]; i++) {
+        PyObject *const next = PyObject_GetAttrString(object, names[i]);
+
+        Py_DECREF(object);
+        object = next;
+    }
+    return object;
+}
+
+/* 1 or 0 as the attribute is, or what it returns if it is called; -1 with an
+ * exception. */
+static int holds(PyObject *object, const char *name, int call)
+{
+    PyObject *value = PyObject_GetAttrString(object, name), *result = value;
+    int truth;
+
+    if (value && call) {
+        result = PyObject_CallNoArgs(value);
+        Py_DECREF(value);
+    }
+    truth = result ? PyObject_IsTrue(result) : -1;
+    Py_XDECREF(result);
+    return truth;
+}
+
+/* A capsule of PyTorch's exporter in C, for a plain tensor in host memory, for
+ * which __dlpack__ and __dlpack_device__ do the same in Python (16 us).  NULL
+ * without an exception: another object, or one that __dlpack__ treats
+ * otherwise. */
+static PyObject *ask_torch(PyObject *object)
+{
+    static PyObject *tensor, *export; /* torch.Tensor, torch.to_dlpack */
+    PyObject *capsule = NULL;
+
+    if (!tensor) {
+        PyObject *name = PyUnicode_FromString("torch");
+        PyObject *torch = name ? PyImport_GetModule(name) : NULL;
+
+        Py_XDECREF(name);
+        if (torch)
+            export = attribute(torch, "utils", "dlpack", "to_dlpack");
+        if (torch && export)
+            tensor = attribute(torch, "Tensor", NULL, NULL);
+        Py_XDECREF(torch);
+    }
+    if (tensor && (PyObject *)Py_TYPE(object) == tensor &&
+        holds(object, "is_cpu", 0) == 1 &&
+        holds(object, "requires_grad", 0) == 0 &&
+        holds(object, "is_neg", 1) == 0)
+        capsule = PyObject_CallFunctionObjArgs(export, object, NULL);
+    PyErr_Clear();
+    return capsule;
+}
+
 static const struct infer_dlpack_tensor *open_capsule(PyObject *capsule,
                                                       int writable)
 {
@@ -162,12 +223,16 @@ static int borrow_dlpack(PyObject *object, int writable, PyObject *stream,
 {
     const struct infer_dlpack_tensor *dl;
     struct infer_error err;
-    const int gpu = is_on_gpu(object);
     int rc;
 
-    if (gpu < 0)
-        return -1;
-    b->capsule = ask_capsule(object, gpu ? stream : NULL);
+    b->capsule = ask_torch(object);
+    if (!b->capsule) {
+        const int gpu = is_on_gpu(object);
+
+        if (gpu < 0)
+            return -1;
+        b->capsule = ask_capsule(object, gpu ? stream : NULL);
+    }
     dl = b->capsule ? open_capsule(b->capsule, writable) : NULL;
     if (!dl)
         return -1;
