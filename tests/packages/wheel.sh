@@ -24,7 +24,7 @@ echo "Building the wheel"
 {
     cd "$work/build"
     "$work/source/configure" -q --without-cuda --without-onednn --disable-shared
-    make -s -j"$(nproc)" wconv libinfer.la
+    make -s -j"$(nproc)" wconv train libinfer.la
     "$work/source/tools/python/wheel" "$work/build" "$work/wheel"
 } >"$work/log" 2>&1 || {
     tail -n 40 "$work/log"
