@@ -530,6 +530,19 @@ int infer_array_softmax(const struct infer_array *array, int64_t index,
 int infer_array_top_k(const struct infer_array *array, int64_t index, int k,
                       int64_t *place, double *value, struct infer_error *err);
 
+/* ---- boxes --------------------------------------------------------- */
+
+/* Non-maximum suppression: of two boxes of one class whose intersection over
+ * union is above `iou`, the one with the lower score is dropped.
+ * box: n rows of left, top, right, bottom, in any unit; score: one a box;
+ * label: its class, NULL: all are of one class; boxes with a score below
+ * `least`, or with a side that is not finite, are dropped. keep: room for n
+ * indices; takes those of the boxes that stay, the best first. Equal scores
+ * keep their order. Returns how many stay. Errors: EARGUMENT (n < 0, a NULL
+ * array, iou below 0), EMEMORY. */
+int infer_nms(const float *box, const float *score, const int32_t *label, int n,
+              float least, float iou, int *keep, struct infer_error *err);
+
 /* ---- the machine --------------------------------------------------- */
 
 /* Writes a report of devices, drivers, vendor libraries and backends to text,

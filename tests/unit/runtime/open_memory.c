@@ -210,12 +210,46 @@ TEST(test_scores)
             "no data");
 }
 
+/* Boxes 0 and 1 share 80 of 120, boxes 0 and 2 share 50 of 150. */
+static void test_nms(void **unused)
+{
+    const float box[][4] = {{0, 0, 10, 10}, {2, 0, 12, 10}, {5, 0, 15, 10},
+                            {0, 0, 10, 10}, {NAN, 0, 1, 1}, {3, 3, 3, 9},
+                            {3, 3, 3, 9}};
+    const float score[] = {0.8f, 0.9f, 0.7f, 0.8f, 1, 0.5f, 0.5f};
+    const int32_t label[] = {0, 0, 0, 1, 0, 0, 0};
+    struct infer_error err = {0};
+    int keep[7];
+
+    (void)unused;
+    /* 1 covers 0 (2/3) and 2 (7/13); the empty boxes cover nothing. */
+    assert_int_equal(infer_nms(box[0], score, label, 7, 0, 0.5f, keep, &err),
+                     4);
+    assert_int_equal(keep[0], 1);
+    assert_int_equal(keep[1], 3); /* of another class */
+    assert_int_equal(keep[2], 5);
+    assert_int_equal(keep[3], 6);
+    assert_int_equal(infer_nms(box[0], score, label, 7, 0.6f, 0.6f, keep, &err),
+                     3);
+    assert_int_equal(keep[2], 2);
+    assert_int_equal(infer_nms(box[0], score, NULL, 7, 0.6f, 0.6f, keep, &err),
+                     2);
+    assert_int_equal(infer_nms(box[0], score, NULL, 7, 0.6f, 1, keep, &err), 4);
+    assert_int_equal(keep[1], 0); /* equal scores keep their order */
+    assert_int_equal(keep[2], 3);
+    assert_int_equal(infer_nms(NULL, NULL, NULL, 0, 0, 0, NULL, NULL), 0);
+    REFUSED(infer_nms(NULL, score, NULL, 7, 0, 0.5f, keep, &err),
+            INFER_EARGUMENT, "NULL");
+    REFUSED(infer_nms(box[0], score, NULL, 7, 0, NAN, keep, &err),
+            INFER_EARGUMENT, "iou");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run),     cmocka_unit_test(test_refused),
         cmocka_unit_test(test_damaged), cmocka_unit_test(test_log),
-        cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_scores),  cmocka_unit_test(test_nms),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
