@@ -4,7 +4,7 @@
  *
  *     {"libinfer_tuning": 2,
  *      "devices": {"NVIDIA H200, driver 580.159.04 CUDA 13.0, cuDNN 9.19.0,
- *                   cuBLAS 13.1.0, libinfer 0.1.0 rows 0123...": {
+ *                   cuBLAS 13.1.0, libinfer 0.2.0 rows 0123...": {
  *          "conv_fprop mb1ic64... #89ab...": ["row", variant, us, "variant's
  * name"]}}}
  *
