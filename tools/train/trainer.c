@@ -392,7 +392,7 @@ static int run_batch(struct infer_trainer *t, const float *pictures,
                      const int32_t *label, int64_t count, bool train,
                      struct infer_error *err, struct infer_train_result *sum)
 {
-    struct net_metrics m;
+    struct net_metrics m = {0};
     int rc = take(t, pictures, label, count, err);
 
     if (rc == 0)
