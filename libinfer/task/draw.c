@@ -51,23 +51,32 @@ static void draw_character(struct infer_image *image, char c, int x, int y,
                      x + (column + 1) * size, y + (row + 1) * size, rgb);
 }
 
-/* A line of text on a ground of the given colour, within the picture. */
-static void draw_text(struct infer_image *image, const char *text, int x, int y,
-                      int size, const uint8_t ground[3])
+static struct draw_place place_text(const struct infer_image *image,
+                                    const char *text, int x, int y, int size)
 {
-    static const uint8_t black[3], white[3] = {255, 255, 255};
     const int step = (FONT_WIDTH + 1) * size;
     const int width = (int)strlen(text) * step + size;
-    const int light = 3 * ground[0] + 6 * ground[1] + ground[2];
 
     if (x + width > image->width)
         x = image->width - width;
     x = x < 0 ? 0 : x;
     y = y < 0 ? 0 : y;
-    fill(image, x, y, x + width, y + (FONT_HEIGHT + 2) * size, ground);
+    return (struct draw_place){x, y, x + width, y + (FONT_HEIGHT + 2) * size};
+}
+
+/* A line of text on a ground of the given colour, within the picture. */
+static void draw_text(struct infer_image *image, const char *text, int x, int y,
+                      int size, const uint8_t ground[3])
+{
+    static const uint8_t black[3], white[3] = {255, 255, 255};
+    const struct draw_place p = place_text(image, text, x, y, size);
+    const int step = (FONT_WIDTH + 1) * size;
+    const int light = 3 * ground[0] + 6 * ground[1] + ground[2];
+
+    fill(image, p.left, p.top, p.right, p.bottom, ground);
     for (int i = 0; text[i]; i++)
-        draw_character(image, text[i], x + size + i * step, y + size, size,
-                       light > 1280 ? black : white);
+        draw_character(image, text[i], p.left + size + i * step, p.top + size,
+                       size, light > 1280 ? black : white);
 }
 
 static int to_pixel(float x, int side)
@@ -163,28 +172,54 @@ static void draw_sides(struct infer_image *image, const struct task_box *b,
     fill(image, right - line, top, right, bottom, rgb);
 }
 
-void draw_box(struct infer_image *image, const struct task_box *b,
-              const char *text)
+/* Pixels of a dot of the font. */
+static int dot_of(const struct infer_image *image)
+{
+    return (image->width > image->height ? image->width : image->height) / 500 +
+           1;
+}
+
+/* The upper end of a box's text. */
+static int text_top(const struct infer_image *image, const struct task_box *b,
+                    int row)
+{
+    return to_pixel(b->top, image->height) +
+           (row - 1) * (FONT_HEIGHT + 2) * dot_of(image);
+}
+
+struct draw_place draw_place_of(const struct infer_image *image,
+                                const struct task_box *b, const char *text,
+                                int row)
+{
+    return place_text(image, text, to_pixel(b->left, image->width),
+                      text_top(image, b, row), dot_of(image));
+}
+
+void draw_box_row(struct infer_image *image, const struct task_box *b,
+                  const char *text, int row)
 {
     const int side =
         image->width > image->height ? image->width : image->height;
-    const int line = side / 400 + 1, size = side / 500 + 1;
+    const int line = side / 400 + 1;
     uint8_t rgb[3];
 
     draw_colour(b->label, rgb);
     draw_sides(image, b, line, rgb);
     draw_points(image, b, line, rgb);
     draw_text(image, text, to_pixel(b->left, image->width),
-              to_pixel(b->top, image->height) - (FONT_HEIGHT + 2) * size, size,
-              rgb);
+              text_top(image, b, row), dot_of(image), rgb);
+}
+
+void draw_box(struct infer_image *image, const struct task_box *b,
+              const char *text)
+{
+    draw_box_row(image, b, text, 0);
 }
 
 void draw_legend(struct infer_image *image, int row, int label,
                  const char *text)
 {
-    const int side =
-        image->width > image->height ? image->width : image->height;
-    const int size = side / 500 + 1;
+    const int size = dot_of(image);
     uint8_t rgb[3];
 
     draw_colour(label, rgb);

@@ -15,6 +15,17 @@ void draw_colour(int label, uint8_t rgb[3]);
  * ASCII are drawn as "?". */
 void draw_box(struct infer_image *image, const struct task_box *box,
               const char *text);
+/* The same with the text in another row: 0 above the box, 1 below its upper
+ * side, 2 one line lower, and so on. */
+void draw_box_row(struct infer_image *image, const struct task_box *box,
+                  const char *text, int row);
+/* The pixels of that text; right and bottom are the first beyond it. */
+struct draw_place {
+    int left, top, right, bottom;
+};
+struct draw_place draw_place_of(const struct infer_image *image,
+                                const struct task_box *box, const char *text,
+                                int row);
 
 /* Squares at points, x and y; those whose third number is below one half are
  * left out. */

@@ -308,19 +308,66 @@ static void drawing_end(struct drawing *d)
     free(d->mask);
 }
 
-static void draw_one(const struct tool_run *run, struct drawing *d,
-                     const struct task_box *b)
+/* The text of a box: label or number, and score. */
+static void text_of(const struct tool_run *run, const struct drawing *d,
+                    const struct task_box *b, char *text, size_t bytes)
 {
     const char *label = tool_label(run, b->label);
-    char number[16], text[96];
+    char number[16];
 
     snprintf(number, sizeof number, "%d", b->label);
-    snprintf(text, sizeof text, "%.60s%s%.0f%%",
+    snprintf(text, bytes, "%.60s%s%.0f%%",
              label        ? label
              : d->numbers ? number
                           : "",
              label || d->numbers ? " " : "", 100.0 * b->score);
-    draw_box(&d->image, b, text);
+}
+
+/* Rows that a text may move down to keep clear of those of better boxes. */
+#define ROWS 4
+
+static bool meets(const struct draw_place *p, const struct draw_place *other,
+                  int n)
+{
+    for (int i = 0; i < n; i++)
+        if (p->left < other[i].right && other[i].left < p->right &&
+            p->top < other[i].bottom && other[i].top < p->bottom)
+            return true;
+    return false;
+}
+
+/* Draws all boxes, the best on top, each with its text in the first row that is
+ * free; the row above the box where none is. */
+static int draw_boxes(const struct tool_run *run, struct drawing *d,
+                      const struct task_boxes *boxes, struct infer_error *err)
+{
+    const size_t n = (size_t)boxes->count + 1;
+    struct draw_place *place = malloc(n * sizeof *place);
+    int *row = calloc(n, sizeof *row);
+    char text[96];
+
+    if (place == NULL || row == NULL) {
+        free(place);
+        free(row);
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    }
+    for (int i = 0; i < boxes->count; i++) {
+        text_of(run, d, &boxes->box[i], text, sizeof text);
+        for (row[i] = 0; row[i] < ROWS; row[i]++) {
+            place[i] = draw_place_of(&d->image, &boxes->box[i], text, row[i]);
+            if (!meets(&place[i], place, i))
+                break;
+        }
+        if (row[i] == ROWS)
+            row[i] = 0;
+    }
+    for (int i = boxes->count - 1; i >= 0; i--) {
+        text_of(run, d, &boxes->box[i], text, sizeof text);
+        draw_box_row(&d->image, &boxes->box[i], text, row[i]);
+    }
+    free(place);
+    free(row);
+    return INFER_OK;
 }
 
 int tool_find_boxes(const struct tool_run *run, const struct arrays *out,
@@ -390,9 +437,8 @@ static int show_boxes(struct tool_run *run, const struct arrays *out,
     tool_begin(run, shown, "boxes", &items);
     if (rc == INFER_OK)
         rc = list_boxes(run, out, shown, &boxes, items, &d, err);
-    /* The best box lies on top. */
-    for (int i = boxes.count - 1; d.image.pixels && i >= 0; i--)
-        draw_one(run, &d, &boxes.box[i]);
+    if (rc == INFER_OK && d.image.pixels)
+        rc = draw_boxes(run, &d, &boxes, err);
     if (rc == INFER_OK && d.image.pixels)
         rc = tool_write_picture(run, shown->path, &d.image, err);
     drawing_end(&d);

@@ -517,13 +517,34 @@ TEST(test_draw)
                                        .n_points = 1,
                                        .point = {{sides[i], sides[k]}}};
 
-            draw_box(&image, &b, "\xe2\x82\xac long label 100%");
+            for (int row = 0; row < 3; row++)
+                draw_box_row(&image, &b, "\xe2\x82\xac long label 100%", row);
         }
     memset(image.pixels, 0, 20 * 10 * 3);
     draw_box(&image, &(struct task_box){.right = 19, .bottom = 9}, "");
     p = image.pixels + 3 * (9 * 20 + 19);
     assert_true(p[0] | p[1] | p[2]); /* the right lower corner */
     infer_image_free(&image);
+}
+
+/* Rows of text go down from above the box, and stay within the picture. */
+TEST(test_text_rows)
+{
+    const struct infer_image image = {
+        .width = 100, .height = 80, .channels = 3};
+    const struct task_box b = {
+        .left = 90, .top = 40, .right = 99, .bottom = 60};
+    const struct draw_place above = draw_place_of(&image, &b, "dog", 0);
+    const struct draw_place below = draw_place_of(&image, &b, "dog", 1);
+    const struct draw_place next = draw_place_of(&image, &b, "dog", 2);
+
+    assert_int_equal(above.bottom, 40);
+    assert_int_equal(below.top, 40);
+    assert_int_equal(next.top, below.bottom);
+    assert_int_equal(above.right, 100); /* moved to the left */
+    assert_true(above.left > 70 && above.left == below.left);
+    assert_int_equal(
+        draw_place_of(&image, &(struct task_box){.top = 3}, "", 0).top, 0);
 }
 
 TEST(test_png_round_trip)
@@ -579,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_image),
         cmocka_unit_test(test_image_of_luminance),
         cmocka_unit_test(test_draw),
+        cmocka_unit_test(test_text_rows),
         cmocka_unit_test(test_png_round_trip),
     };
 
