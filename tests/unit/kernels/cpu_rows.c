@@ -182,6 +182,17 @@ TEST(several_launches)
 
 /* ---- residual in place --------------------------------------------- */
 
+/* True if the row is oneDNN's and refuses the problem.  Without AVX-512 its
+ * kernels add no residual behind the activation; our own rows always do. */
+static bool onednn_refuses(const char *name, const struct kern_problem *p)
+{
+    const struct kern_device d = {.kind = KERN_CPU, .threads = 2};
+    const struct kern_row *row = kern_row_find(name);
+
+    return row->backend == INFER_BACKEND_ONEDNN &&
+           kern_row_supports(row, p, &d, NULL) == INFER_EUNSUPPORTED;
+}
+
 TEST(residual_in_place)
 {
     for (int k = 0; k < CONV_ROWS; k++)
@@ -190,6 +201,8 @@ TEST(residual_in_place)
             struct run r;
 
             p.epilogue.residual_last = last;
+            if (last && onednn_refuses(conv_rows[k], &p))
+                continue;
             run_start(&r, conv_rows[k], &p, 2);
             float *apart = new_bytes(r.bytes), *over = new_bytes(r.bytes);
             run_launch(&r, r.in[RESIDUAL], apart);
