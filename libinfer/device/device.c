@@ -12,6 +12,7 @@
 #include "kernels/backend.h"
 #include "kernels/base/denormals.h"
 #include "kernels/base/error.h"
+#include "libinfer/device/cpu_wait.h"
 
 /* N of "cuda" (0) or "cuda:N"; -1 where that is no number. */
 static int ordinal_of(const char *name)
@@ -82,6 +83,8 @@ int device_open(const char *name, int threads, void *stream,
     out->kern.kind = KERN_CPU;
     out->kern.threads = threads > 0 ? threads : device_cpu_threads();
     begin_threads(out->kern.threads);
+    if (out->kern.threads > 1)
+        cpu_wait_open();
     return 0;
 }
 
@@ -98,6 +101,8 @@ int device_launch(const struct device *d, const struct kern_exec *exec,
     const struct kern_row *row = exec->row;
     int rc = 0;
 
+    if (d->ops->host_memory && d->kern.threads > 1)
+        cpu_wait_look(d->kern.threads);
     if (d->ops->order)
         rc = d->ops->order(d, row->backend, args->stream, err);
     return rc < 0 ? rc : row->fn->launch(exec, args, err);

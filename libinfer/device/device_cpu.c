@@ -13,6 +13,7 @@
 
 #include "kernels/base/denormals.h"
 #include "kernels/base/host_memory.h"
+#include "libinfer/device/cpu_wait.h"
 #include "libinfer/device/device.h"
 #include "libinfer/memory/arena.h"
 
@@ -83,6 +84,12 @@ static int cpu_describe(const struct device *d, struct infer_error *err,
     return 0;
 }
 
+static void cpu_close(struct device *d)
+{
+    if (d->kern.threads > 1)
+        cpu_wait_close();
+}
+
 const struct device_ops device_cpu = {
     .name = "cpu",
     .host_memory = true,
@@ -95,6 +102,7 @@ const struct device_ops device_cpu = {
     .end = cpu_end,
     .give_up = cpu_give_up,
     .describe = cpu_describe,
+    .close = cpu_close,
 };
 
 const char *device_cpu_name(char *text, size_t bytes)

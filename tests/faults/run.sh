@@ -11,6 +11,10 @@
 # srcdir is set by make; inject.so and the tools lie in the current folder.
 . "${srcdir:-.}/tests/conformance/expect.sh"
 
+# How threads wait is fixed: no thread begins by the machine's load.
+OMP_WAIT_POLICY=passive
+export OMP_WAIT_POLICY
+
 faults=${FAULTS:-12}
 inject=$here/tests/faults/.libs/inject.so
 [ -f "$inject" ] || { echo "skipped: no shared objects in this build"; exit 77; }
