@@ -100,3 +100,28 @@ struct constant *narrow_unpack(int64_t data_type, int rank, const int64_t *dim,
               i, c);
     return c;
 }
+
+struct narrow_limits narrow_limits(int64_t data_type)
+{
+    const struct narrow *t = find(data_type);
+    const bool powers = data_type == NARROW_FLOAT8E8M0;
+    struct narrow_limits l = {.bits = t->bits, .mantissa = t->mantissa};
+    /* Codes of exponents; IEEE's last one holds infinities and NaN. */
+    const int exponents = 1 << (t->bits - t->mantissa - !powers);
+
+    l.integer = t->dtype != INFER_F32;
+    l.is_signed = t->dtype == INFER_I8;
+    l.infinity = t->special == IEEE;
+    l.nan = t->special != PLAIN;
+    if (l.integer) {
+        l.largest = (double)((1 << (t->bits - l.is_signed)) - 1);
+        return l;
+    }
+    l.least = powers ? -t->bias : 1 - t->bias;
+    l.most = exponents - 1 - t->bias - (powers || t->special == IEEE);
+    /* The last code of E4M3FN is its NaN. */
+    l.largest = ldexp(2 - ldexp(1, -t->mantissa) *
+                              (t->special == ONE_NAN && !powers ? 2 : 1),
+                      l.most);
+    return l;
+}

@@ -8,6 +8,7 @@
 #ifndef WEIGHTS_NARROW_H
 #define WEIGHTS_NARROW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,5 +37,17 @@ size_t narrow_bytes(int64_t data_type, int64_t count);
  */
 struct constant *narrow_unpack(int64_t data_type, int rank, const int64_t *dim,
                                const unsigned char *packed);
+
+/* What a type can hold.  Floats: 1.f times a power of two from `least` to
+ * `most` with `mantissa` bits of f, steps of the least power below it. */
+struct narrow_limits {
+    bool integer, is_signed; /* is_signed: of integers */
+    int bits;
+    int mantissa, least, most;
+    double largest;
+    bool infinity, nan; /* has codes for them */
+};
+/* data_type is one of these types. */
+struct narrow_limits narrow_limits(int64_t data_type);
 
 #endif

@@ -52,12 +52,6 @@ static const struct {
     {"test_equal_string", "strings"},
     {"test_reduce_max_empty_set", "empty tensors"},
     {"test_reduce_min_empty_set", "empty tensors"},
-    {"test_quantizelinear_e5m2", "types of 8 bits and less"},
-    {"test_quantizelinear_float4e2m1", "types of 8 bits and less"},
-    {"test_quantizelinear_int2", "types of 8 bits and less"},
-    {"test_quantizelinear_int4", "types of 8 bits and less"},
-    {"test_quantizelinear_uint2", "types of 8 bits and less"},
-    {"test_quantizelinear_uint4", "types of 8 bits and less"},
 };
 
 /* Doubles are computed in single precision; the numbers of these cases (up to

@@ -72,7 +72,7 @@ int onnx_import_constant(struct onnx_import *im)
     }
     if (onnx_set_constant(im, 0, c) == 0 && found->type == ONNX_ATTR_TENSOR &&
         onnx_value_get(im, im->node->out[0], &v) == 0)
-        im->value[v].narrow = onnx_tensor_is_narrow(im->model, found->s);
+        im->value[v].narrow = onnx_tensor_narrow(im->model, found->s);
     return im->rc;
 }
 

@@ -6,6 +6,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
 #include "kernels/unary.h"
+#include "weights/narrow.h"
 #include "weights/onnx/onnx.h"
 
 /* ---- one argument -------------------------------------------------- */
@@ -47,6 +48,20 @@ int onnx_import_gelu(struct onnx_import *im)
     onnx_input(im, 0, &in);
     return onnx_emit_unary(im, word ? KERN_GELU_TANH : KERN_GELU, 0, 0, in, 0,
                            NULL);
+}
+
+/* a sigmoid(alpha a) b */
+int onnx_import_swiglu(struct onnx_import *im)
+{
+    float alpha = 1;
+    int a, b;
+
+    onnx_arity(im, 2, 2);
+    onnx_float(im, "alpha", &alpha);
+    onnx_input(im, 0, &a);
+    onnx_input(im, 1, &b);
+    onnx_emit_unary(im, KERN_SILU, alpha, 0, a, -1, &a);
+    return onnx_emit_binary(im, KERN_MUL, a, b, 0, NULL);
 }
 
 /* ---- Clip ---------------------------------------------------------- */
@@ -264,8 +279,10 @@ int onnx_import_prelu(struct onnx_import *im)
 
 /* ---- Cast ---------------------------------------------------------- */
 
-/* Target type: a number, or a word before opset 6. */
-static int cast_target(struct onnx_import *im, enum infer_dtype *out)
+/* Target type: a number, or a word before opset 6.  *narrow: its number where
+ * it is in narrow.h. */
+static int cast_target(struct onnx_import *im, enum infer_dtype *out,
+                       int *narrow)
 {
     struct onnx_attr *a = onnx_attr(im, "to");
     int64_t type;
@@ -278,7 +295,8 @@ static int cast_target(struct onnx_import *im, enum infer_dtype *out)
             if (pb_span_is(a->s, onnx_type_name(type)))
                 break;
     *out = onnx_dtype(type);
-    if (*out == INFER_NONE)
+    *narrow = narrow_dtype(type) == INFER_NONE ? 0 : (int)type;
+    if (*out == INFER_NONE && *narrow == 0)
         return onnx_fail(im, INFER_EUNSUPPORTED, "a cast to %s",
                          onnx_type_name(type));
     return 0;
@@ -289,15 +307,19 @@ int onnx_import_cast(struct onnx_import *im)
     enum infer_dtype to = INFER_NONE;
     struct graph_type t;
     struct constant *c;
-    int in;
+    int in, narrow = 0;
 
     onnx_arity(im, im->param ? 2 : 1, im->param ? 2 : 1);
+    if (im->param && onnx_input_type(im, 1, 0, &t) == 0) {
+        to = t.dtype; /* CastLike: its type is all that counts */
+        narrow = onnx_input_narrow(im, 1);
+    } else if (im->rc == 0) {
+        cast_target(im, &to, &narrow);
+    }
+    if (narrow != 0)
+        return onnx_cast_narrow(im, narrow);
     onnx_ignore(im, "saturate"); /* of 8-bit floats */
     onnx_ignore(im, "round_mode");
-    if (im->param && onnx_input_type(im, 1, 0, &t) == 0)
-        to = t.dtype; /* CastLike: its type is all that counts */
-    else if (im->rc == 0)
-        cast_target(im, &to);
     onnx_input_type(im, 0, 0, &t);
     if (onnx_input_constant(im, 0, &c) < 0)
         return im->rc;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "weights/narrow.h"
 
 /* ---- operators ----------------------------------------------------- */
 
@@ -151,6 +152,19 @@ static bool has_free(const struct onnx_value_info *info, int d)
     return false;
 }
 
+/* Floats of any width are computed in single precision; inputs of the types in
+ * narrow.h are given as what these are kept as. */
+static enum infer_dtype input_dtype(int64_t elem_type)
+{
+    const enum infer_dtype dtype = narrow_dtype(elem_type) != INFER_NONE
+                                       ? narrow_dtype(elem_type)
+                                       : onnx_dtype(elem_type);
+
+    return dtype == INFER_F64 || dtype == INFER_F16 || dtype == INFER_BF16
+               ? INFER_F32
+               : dtype;
+}
+
 static int check_input(struct onnx_import *im, struct onnx_value_info *info,
                        const char *name,
                        const struct weights_input_shape *given)
@@ -160,7 +174,7 @@ static int check_input(struct onnx_import *im, struct onnx_value_info *info,
     if (!info->is_tensor)
         return onnx_fail(im, INFER_EUNSUPPORTED, "input '%s' is not a tensor",
                          name);
-    if (onnx_dtype(info->elem_type) == INFER_NONE)
+    if (input_dtype(info->elem_type) == INFER_NONE)
         return onnx_fail(
             im, INFER_EUNSUPPORTED, "input '%s' has data type %lld (%s)", name,
             (long long)info->elem_type, onnx_type_name(info->elem_type));
@@ -192,18 +206,10 @@ static int check_input(struct onnx_import *im, struct onnx_value_info *info,
     return 0;
 }
 
-/* Floats of any width are computed in single precision. */
-static enum infer_dtype computed_dtype(enum infer_dtype dtype)
-{
-    return dtype == INFER_F64 || dtype == INFER_F16 || dtype == INFER_BF16
-               ? INFER_F32
-               : dtype;
-}
-
 static int add_input(struct onnx_import *im, const struct onnx_value_info *info,
                      const char *name, int v)
 {
-    enum infer_dtype dtype = computed_dtype(onnx_dtype(info->elem_type));
+    enum infer_dtype dtype = input_dtype(info->elem_type);
     struct graph_type type[ONNX_PROBES];
     int p, d, value;
 
@@ -221,6 +227,8 @@ static int add_input(struct onnx_import *im, const struct onnx_value_info *info,
                          "input '%s' cannot be added", name);
     im->value[v].graph = value;
     im->value[v].state = ONNX_GRAPH;
+    if (narrow_dtype(info->elem_type) != INFER_NONE)
+        im->value[v].narrow = (int)info->elem_type;
     return onnx_value_type(im, value, type);
 }
 
@@ -369,10 +377,16 @@ static int find_op(struct onnx_import *im, const struct onnx_op **out)
     const struct onnx_node *n = im->node;
     const struct onnx_op *op;
 
-    if (*n->domain && strcmp(n->domain, "ai.onnx") != 0)
-        return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "operator %s of domain '%s' is not supported", n->op,
-                         n->domain);
+    if (*n->domain && strcmp(n->domain, "ai.onnx") != 0) {
+        char name[128];
+
+        snprintf(name, sizeof name, "%s.%s", n->domain, n->op);
+        *out = op = onnx_op_find(name);
+        return op ? 0
+                  : onnx_fail(im, INFER_EUNSUPPORTED,
+                              "operator %s of domain '%s' is not supported",
+                              n->op, n->domain);
+    }
     op = onnx_op_find(n->op);
     if (!op)
         return onnx_fail(im, INFER_EUNSUPPORTED, "operator %s is not supported",
@@ -418,6 +432,8 @@ int onnx_import_node(struct onnx_import *im)
         onnx_import_function(im, function);
     } else {
         rc = onnx_fold_node(im);
+        if (rc > 0)
+            onnx_pass_narrow(im);
         if (rc != 0)
             return rc < 0 ? rc : onnx_note_sizes(im, true);
         im->param = op->param;
@@ -425,6 +441,7 @@ int onnx_import_node(struct onnx_import *im)
             onnx_import_counted(im, op);
         else
             op->import(im);
+        onnx_pass_narrow(im);
         onnx_note_sizes(im, false);
     }
     if (im->rc < 0 || im->skip)

@@ -60,7 +60,7 @@ struct onnx_value {
     struct constant *constant;       /* a reference; NULL until needed */
     const struct onnx_small **small; /* one a probe; NULL until needed */
     struct pb_span tensor;           /* ONNX_LAZY */
-    bool narrow;                     /* a constant of a type in narrow.h */
+    int narrow;                      /* its type in narrow.h, or 0 */
     /* Entries along an axis of which only the first count (counted.c): 1 + the
      * value of the graph that says how many; 0: all do. */
     int count, axis;
@@ -281,6 +281,13 @@ bool onnx_has_output(const struct onnx_import *im, int i);
 int onnx_arity(struct onnx_import *im, int min, int max);
 /* Outputs from `first` on are not made: whoever reads one is refused. */
 int onnx_drop_outputs(struct onnx_import *im, int first);
+/* The type in narrow.h of input i; 0: it has none of these. */
+int onnx_input_narrow(const struct onnx_import *im, int i);
+/* Outputs of an operator that moves elements have the narrow type of its
+ * input. */
+void onnx_pass_narrow(struct onnx_import *im);
+/* Output 0 of the current node has this type in narrow.h. */
+int onnx_set_narrow(struct onnx_import *im, int type);
 /* Input i as a value of the graph; -1 where it is absent. */
 int onnx_input(struct onnx_import *im, int i, int *out);
 /* Input i where it is the same constant at every probe, else NULL in *out. */
@@ -418,6 +425,9 @@ int onnx_small_new(struct onnx_import *im, enum infer_dtype dtype, int rank,
  * without a reduction. */
 onnx_op_fn onnx_constant_gather_nd, onnx_constant_gather_elements;
 onnx_op_fn onnx_constant_scatter_nd, onnx_constant_scatter_elements;
+
+/* Cast and CastLike to a type of narrow.h. */
+int onnx_cast_narrow(struct onnx_import *im, int type);
 
 /* ---- the functions of the table ------------------------------------ */
 

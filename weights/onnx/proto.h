@@ -221,8 +221,8 @@ int onnx_tensor_name(const struct onnx_model *m, struct pb_span span,
  * they may be moved by a few bytes into alignment. */
 int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
                      struct infer_error *err, struct constant **out);
-/* Whether a tensor that was loaded has a type of narrow.h. */
-bool onnx_tensor_is_narrow(const struct onnx_model *m, struct pb_span span);
+/* The type in narrow.h of a tensor that was loaded, or 0. */
+int onnx_tensor_narrow(const struct onnx_model *m, struct pb_span span);
 /* Drops those that the model keeps. */
 void onnx_tensors_clear(struct onnx_model *m);
 /* A serialised TensorProto of its own (test data); a new reference. */

@@ -411,8 +411,7 @@ int onnx_import_block(struct onnx_import *im)
     if (!onnx_has_attr(im, "blocksize"))
         onnx_fail(im, INFER_EFORMAT, "attribute 'blocksize' is missing");
     onnx_int(im, "blocksize", 1, INT32_MAX, &block);
-    if (op == GRAPH_DEPTH_TO_SPACE)
-        onnx_word(im, "mode", words, &mode);
+    onnx_word(im, "mode", words, &mode);
     attr.depth_space.block = (int)block;
     attr.depth_space.crd = mode == 1;
     return onnx_emit_node(im, op, &attr, 1);

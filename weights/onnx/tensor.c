@@ -575,7 +575,7 @@ int onnx_tensor_name(const struct onnx_model *m, struct pb_span span,
 struct onnx_loaded {
     unsigned char *key; /* where the message lies */
     struct constant *value;
-    bool narrow;
+    int narrow; /* its type in narrow.h, or 0 */
 };
 
 static struct onnx_loaded *loaded_slot(struct onnx_loaded *table, size_t slots,
@@ -633,17 +633,18 @@ int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
     }
     if (t.is_external)
         m->external_bytes += t.bytes;
-    slot->narrow = t.narrow;
+    slot->narrow = t.narrow ? (int)t.data_type : 0;
     slot->key = span.data;
     m->loaded_count++;
     *out = slot->value;
     return 0;
 }
 
-bool onnx_tensor_is_narrow(const struct onnx_model *m, struct pb_span span)
+int onnx_tensor_narrow(const struct onnx_model *m, struct pb_span span)
 {
-    return m->loaded_slots > 0 &&
-           loaded_slot(m->loaded, m->loaded_slots, span.data)->narrow;
+    return m->loaded_slots == 0
+               ? 0
+               : loaded_slot(m->loaded, m->loaded_slots, span.data)->narrow;
 }
 
 void onnx_tensors_clear(struct onnx_model *m)

@@ -199,7 +199,7 @@ static int load_lazy(struct onnx_import *im, struct onnx_value *v)
     if (im->rc < 0)
         return im->rc;
     v->state = ONNX_CONSTANT;
-    v->narrow = im->model && onnx_tensor_is_narrow(im->model, v->tensor);
+    v->narrow = im->model ? onnx_tensor_narrow(im->model, v->tensor) : 0;
     return 0;
 }
 
@@ -296,19 +296,68 @@ int onnx_drop_outputs(struct onnx_import *im, int first)
     return im->rc;
 }
 
-/* True for operators that take tensors of narrow types: those which dequantise
- * them, give them another type, or move them. */
-static bool takes_narrow(const char *op)
-{
-    static const char *const takers[] = {
-        "DequantizeLinear", "Cast",      "Identity", "Reshape",
-        "Transpose",        "Unsqueeze", "Squeeze",  "Flatten",
-    };
+/* Operators that take tensors of narrow types: those that move elements (the
+ * first ones), quantise, dequantise, or give them another type. */
+static const char *const takers[] = {
+    "Identity",
+    "Reshape",
+    "Transpose",
+    "Unsqueeze",
+    "Squeeze",
+    "Flatten",
+    "Slice",
+    "Split",
+    "Expand",
+    "Tile",
+    "Gather",
+    "Concat",
+    "DequantizeLinear",
+    "QuantizeLinear",
+    "Cast",
+    "CastLike",
+    "Shape",
+    "Size",
+};
+#define MOVERS 12
 
-    for (size_t i = 0; i < sizeof takers / sizeof takers[0]; i++)
+static bool takes_narrow(const char *op, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
         if (strcmp(op, takers[i]) == 0)
             return true;
     return false;
+}
+
+int onnx_input_narrow(const struct onnx_import *im, int i)
+{
+    const int v = im->rc < 0 || !onnx_has_input(im, i)
+                      ? -1
+                      : onnx_value_find(im, im->node->in[i]);
+
+    return v < 0 ? 0 : im->value[v].narrow;
+}
+
+int onnx_set_narrow(struct onnx_import *im, int type)
+{
+    int v;
+
+    if (im->rc == 0 && onnx_has_output(im, 0) &&
+        onnx_value_get(im, im->node->out[0], &v) == 0)
+        im->value[v].narrow = type;
+    return im->rc;
+}
+
+void onnx_pass_narrow(struct onnx_import *im)
+{
+    const int type = onnx_input_narrow(im, 0);
+    int v;
+
+    if (type == 0 || !takes_narrow(im->node->op, MOVERS))
+        return;
+    for (int i = 0; i < im->node->n_out; i++)
+        if (onnx_has_output(im, i) &&
+            (v = onnx_value_find(im, im->node->out[i])) >= 0)
+            im->value[v].narrow = type;
 }
 
 /* The value of input i, loaded; NULL where it is absent. */
@@ -325,7 +374,8 @@ static struct onnx_value *input_value(struct onnx_import *im, int i)
     }
     if (load_lazy(im, &im->value[v]) < 0)
         return NULL;
-    if (im->value[v].narrow && !takes_narrow(im->node->op)) {
+    if (im->value[v].narrow &&
+        !takes_narrow(im->node->op, sizeof takers / sizeof takers[0])) {
         onnx_fail(im, INFER_EUNSUPPORTED,
                   "input %d is a tensor of less than 8 bits or of 8-bit floats",
                   i);

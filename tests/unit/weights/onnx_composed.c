@@ -388,6 +388,166 @@ TEST(test_tile_by_batch)
     must_give(&m, 13, DIMS(2, 1), FLOATS(1, 10), FLOATS(4, 5, 13, 14), 4);
 }
 
+/* ---- types of narrow.h --------------------------------------------- */
+
+static struct pb_message cast_to(int type, bool saturate)
+{
+    struct pb_message a = EMPTY;
+
+    attr_int(&a, "to", type);
+    if (!saturate)
+        attr_int(&a, "saturate", 0);
+    return one_node("Cast", "x", DIMS(-1, 8), &a);
+}
+
+/* Halves go to the even neighbour; the largest values, their neighbours and
+ * what is below the least step. */
+TEST(test_cast_narrow)
+{
+    static const struct {
+        int type;
+        bool saturate;
+        float x[8], y[8];
+    } cases[] = {
+        {17,
+         true, /* E4M3FN */
+         {1.0625f, 1.1875f, 464, 465, -1e6f, 0.0009765625f, 0.001f, INFINITY},
+         {1, 1.25f, 448, 448, -448, 0, 0.001953125f, 448}},
+        {17,
+         false,
+         {447, 449, 464, -448, 0.015625f, 0.0146484375f, 3, 7.5f},
+         {448, 448, 448, -448, 0.015625f, 0.015625f, 3, 7.5f}},
+        {19,
+         false, /* E5M2 */
+         {61440, 61439, -61440, 1.125f, 1.375f, 1e-7f, 6e-5f, 2},
+         {INFINITY, 57344, -INFINITY, 1, 1.5f, 0, 6.103515625e-5f, 2}},
+        {23,
+         true, /* FLOAT4E2M1 */
+         {0.25f, 0.75f, 1.25f, 2.5f, 5, -7, 3.5f, 1.75f},
+         {0, 1, 1, 2, 4, -6, 4, 2}},
+    };
+
+    for (size_t i = 0; i < COUNT(cases); i++)
+        must_give(
+            (struct pb_message[]){cast_to(cases[i].type, cases[i].saturate)},
+            19, DIMS(1, 8), cases[i].x, cases[i].y, 8);
+}
+
+/* Integers of few bits wrap in a cast, and saturate where they are quantised.
+ */
+TEST(test_narrow_integers)
+{
+    struct pb_message a = EMPTY, m = EMPTY;
+
+    graph_input(&m, "x", DIMS(-1, 4));
+    graph_output(&m, "y");
+    attr_int(&a, "to", 22); /* INT4 */
+    graph_node(&m, "Cast", "x", "n", &a);
+    a = (struct pb_message)EMPTY;
+    attr_int(&a, "to", 1);
+    graph_node(&m, "Cast", "n", "y", &a);
+    must_give(&m, 21, DIMS(1, 4), FLOATS(7.9f, 8, -9, 16), FLOATS(7, -8, 7, 0),
+              4);
+    m = (struct pb_message)EMPTY;
+    graph_input(&m, "x", DIMS(-1, 4));
+    graph_output(&m, "y");
+    graph_floats(&m, "s", 0, NULL, FLOATS(0.5f));
+    a = (struct pb_message)EMPTY;
+    attr_int(&a, "output_dtype", 22);
+    graph_node(&m, "QuantizeLinear", "x s", "q", &a);
+    graph_node(&m, "DequantizeLinear", "q s", "y", NULL);
+    must_give(&m, 21, DIMS(1, 4), FLOATS(9, -9, 0.26f, 0.25f),
+              FLOATS(3.5f, -4, 0.5f, 0), 4);
+}
+
+/* ---- signals and states -------------------------------------------- */
+
+TEST(test_dft)
+{
+    struct pb_message a = EMPTY, m;
+
+    attr_int(&a, "onesided", 1);
+    attr_int(&a, "axis", 1);
+    m = one_node("DFT", "x", DIMS(-1, 4, 1), &a);
+    must_give(&m, 17, DIMS(1, 4, 1), FLOATS(1, 2, 3, 5),
+              FLOATS(11, 0, -2, 3, -3, 0), 6);
+    a = (struct pb_message)EMPTY;
+    attr_int(&a, "onesided", 1);
+    attr_int(&a, "inverse", 1);
+    m = one_node("DFT", "x", DIMS(-1, 3, 2), &a); /* its opposite */
+    must_give(&m, 20, DIMS(1, 3, 2), FLOATS(11, 0, -2, 3, -3, 0),
+              FLOATS(1, 2, 3, 5), 4);
+    a = (struct pb_message)EMPTY;
+    attr_int(&a, "onesided", 1);
+    must_not(one_node("DFT", "x", DIMS(1, 4, 2), &a), 17, INFER_EFORMAT,
+             "complex values");
+    must_not(one_node("DFT", "x", DIMS(1, 9000, 1), NULL), 17,
+             INFER_EUNSUPPORTED, "length 9000");
+}
+
+/* Frames of 4 every 2 entries. */
+TEST(test_stft)
+{
+    struct pb_message m =
+        one_node("STFT", "x step window", DIMS(-1, 6, 1), NULL);
+
+    graph_ints(&m, "step", 0, NULL, INTS(2));
+    graph_floats(&m, "window", DIMS(4), FLOATS(1, 1, 1, 0));
+    must_give(&m, 17, DIMS(1, 6, 1), FLOATS(1, 2, 3, 4, 5, 6),
+              FLOATS(6, 0, -2, -2, 2, 0, 12, 0, -2, -4, 4, 0), 12);
+}
+
+static struct pb_message linear_attention(const char *inputs, const char *rule)
+{
+    struct pb_message a = EMPTY, m;
+
+    attr_int(&a, "q_num_heads", 1);
+    attr_int(&a, "kv_num_heads", 1);
+    attr_text(&a, "update_rule", rule);
+    m = one_node("LinearAttention", inputs, DIMS(-1, 2, 1), &a);
+    graph_floats(&m, "g", DIMS(1, 2, 1), FLOATS(0, 0.69314718f));
+    graph_floats(&m, "b", DIMS(1, 2, 1), FLOATS(0.5f, 0.5f));
+    return m;
+}
+
+/* One head of one entry: the state is a number. */
+TEST(test_linear_attention)
+{
+    struct pb_message m = linear_attention("x x x", "linear");
+
+    must_give(&m, 27, DIMS(1, 2, 1), FLOATS(1, 2), FLOATS(1, 10), 2);
+    m = linear_attention("x x x", "gated");
+    must_not(m, 27, INFER_EFORMAT, "do not fit");
+    m = linear_attention("x x x s g b", "gated_delta");
+    graph_floats(&m, "s", DIMS(1, 1, 1, 1), FLOATS(4));
+    /* 4 + 0.5 (1 - 4); then twice that, + 0.5 2 (2 - 2 5) */
+    must_give(&m, 27, DIMS(1, 2, 1), FLOATS(1, 2), FLOATS(2.5f, -6), 2);
+}
+
+TEST(test_causal_conv)
+{
+    struct pb_message m =
+        one_node("CausalConvWithState", "x w b", DIMS(-1, 1, 4), NULL);
+
+    graph_floats(&m, "w", DIMS(1, 1, 2), FLOATS(10, 1));
+    graph_floats(&m, "b", DIMS(1), FLOATS(0.5f));
+    must_give(&m, 27, DIMS(1, 1, 4), FLOATS(1, 2, 3, 4),
+              FLOATS(1.5f, 12.5f, 23.5f, 34.5f), 4);
+}
+
+/* Entries of the cache from index 1 on, around its end. */
+TEST(test_tensor_scatter)
+{
+    struct pb_message a = EMPTY, m;
+
+    attr_text(&a, "mode", "circular");
+    attr_int(&a, "axis", 1);
+    m = one_node("TensorScatter", "x u at", DIMS(-1, 3), &a);
+    graph_floats(&m, "u", DIMS(1, 2), FLOATS(8, 9));
+    graph_ints(&m, "at", DIMS(1), INTS(2));
+    must_give(&m, 24, DIMS(1, 3), FLOATS(1, 2, 3), FLOATS(9, 2, 8), 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -409,6 +569,13 @@ int main(void)
         cmocka_unit_test(test_windows_refused),
         cmocka_unit_test(test_expand_to_batch),
         cmocka_unit_test(test_tile_by_batch),
+        cmocka_unit_test(test_cast_narrow),
+        cmocka_unit_test(test_narrow_integers),
+        cmocka_unit_test(test_dft),
+        cmocka_unit_test(test_stft),
+        cmocka_unit_test(test_linear_attention),
+        cmocka_unit_test(test_causal_conv),
+        cmocka_unit_test(test_tensor_scatter),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,14 +24,14 @@ struct attention {
 /* ---- heads --------------------------------------------------------- */
 
 /* N,S,H D to N,H,S,D */
-static int split_heads(struct onnx_import *im, int x, int64_t heads)
+int compose_split_heads(struct onnx_import *im, int x, int64_t heads)
 {
     const int64_t dim[4] = {0, 0, heads, -1};
 
     return compose_swap(im, compose_reshape(im, x, 4, dim), 1, 2);
 }
 
-static int join_heads(struct onnx_import *im, int x)
+int compose_join_heads(struct onnx_import *im, int x)
 {
     const int64_t dim[3] = {0, 0, -1};
 
@@ -53,7 +53,7 @@ static int take_heads(struct onnx_import *im, int x, int64_t heads)
     if (im->rc == 0 && (heads < 1 || values % heads))
         onnx_fail(im, INFER_EFORMAT, "%lld heads of %lld values",
                   (long long)heads, (long long)values);
-    return split_heads(im, x, heads);
+    return compose_split_heads(im, x, heads);
 }
 
 static int read_heads(struct onnx_import *im, struct attention *a)
@@ -256,7 +256,57 @@ int onnx_import_attention(struct onnx_import *im)
                        : mode == 1 ? capped
                        : mode == 2 ? score
                                    : weight);
-    return compose_output(im, 0, a.rank3 ? join_heads(im, y) : y);
+    return compose_output(im, 0, a.rank3 ? compose_join_heads(im, y) : y);
+}
+
+/* ---- FlexAttention ------------------------------------------------- */
+
+/* A body of the node, where it has one, applied to a value. */
+static int apply_body(struct onnx_import *im, const char *name, int x)
+{
+    const struct pb_span word = {(unsigned char *)"flex", 4};
+    const struct onnx_graph *body;
+    struct pb_span arg, result;
+    int v;
+
+    if (!onnx_has_attr(im, name) || onnx_body_attr(im, name, &body) < 0)
+        return x;
+    arg = onnx_fresh_name(im, word);
+    if (im->rc < 0 || onnx_value_get(im, arg, &v) < 0)
+        return -1;
+    im->value[v].graph = x;
+    im->value[v].state = ONNX_GRAPH;
+    if (onnx_import_body(im, body, &arg, 1, &result, 1) < 0 || im->skip)
+        return -1;
+    v = onnx_value_find(im, result);
+    if (v < 0 || onnx_value_graph(im, v, &x) < 0)
+        return -1;
+    return x;
+}
+
+/* Attention whose scores and weights go through graphs of the node. */
+int onnx_import_flex_attention(struct onnx_import *im)
+{
+    struct attention a = {.scale = 0};
+    int y;
+
+    onnx_arity(im, 3, 3);
+    onnx_ignore(im, "softmax_precision"); /* at least single precision */
+    onnx_float(im, "scale", &a.scale);
+    if (read_heads(im, &a) < 0)
+        return im->rc;
+    if (!onnx_has_attr(im, "scale"))
+        a.scale = (float)(1 / sqrt((double)compose_dim(im, a.q, 3)));
+    y = compose_matmul(im, regroup(im, a.q, a.heads, a.groups), a.k, true,
+                       a.scale);
+    y = apply_body(im, "score_mod", regroup(im, y, a.groups, a.heads));
+    if (im->rc < 0 || im->skip)
+        return im->rc;
+    y = apply_body(im, "prob_mod", compose_softmax(im, y, -1));
+    if (im->rc < 0 || im->skip)
+        return im->rc;
+    y = compose_matmul(im, regroup(im, y, a.heads, a.groups), a.v, false, 1);
+    return compose_output(im, 0, regroup(im, y, a.groups, a.heads));
 }
 
 /* ---- RotaryEmbedding ----------------------------------------------- */

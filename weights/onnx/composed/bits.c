@@ -6,22 +6,21 @@
 #include "kernels/base/scalar.h"
 #include "weights/onnx/composed/compose.h"
 
-static bool is_signed(enum infer_dtype t)
+static bool has_sign(enum infer_dtype t)
 {
     return t == INFER_I8 || t == INFER_I16 || t == INFER_I32 || t == INFER_I64;
 }
 
-/* The low bits of 64 as a number of a narrower type, which would saturate. */
-static int wrap(struct onnx_import *im, int wide, enum infer_dtype to)
+/* Casts saturate; this does not. */
+int compose_wrap(struct onnx_import *im, int wide, int bits, bool is_signed,
+                 enum infer_dtype to)
 {
-    const int bits = 8 * (int)infer_dtype_size(to);
-
     if (bits == 64)
         return wide;
     wide = compose_binary(
         im, KERN_BIT_AND, wide,
         compose_integer(im, INFER_I64, ((int64_t)1 << bits) - 1));
-    if (is_signed(to)) {
+    if (is_signed) {
         const int sign =
             compose_integer(im, INFER_I64, (int64_t)1 << (bits - 1));
 
@@ -54,7 +53,9 @@ int onnx_import_bit_shift(struct onnx_import *im)
         b = compose_cast(im, INFER_I64, b);
     }
     a = compose_binary(im, KERN_SHIFT_LEFT, a, b);
-    return compose_output(im, 0, wrap(im, a, type));
+    return compose_output(im, 0,
+                          compose_wrap(im, a, 8 * (int)infer_dtype_size(type),
+                                       has_sign(type), type));
 }
 
 /* The exclusive or with ones. */
@@ -74,7 +75,7 @@ int onnx_import_bit_not(struct onnx_import *im)
                          "the bits of 64-bit integers without a sign");
     ones = compose_integer(
         im, type,
-        is_signed(type) ? -1 : ((int64_t)1 << 8 * infer_dtype_size(type)) - 1);
+        has_sign(type) ? -1 : ((int64_t)1 << 8 * infer_dtype_size(type)) - 1);
     return onnx_emit_binary(im, KERN_BIT_XOR, x, ones, 0, NULL);
 }
 

@@ -77,6 +77,15 @@ int compose_reduce(struct onnx_import *im, enum kern_reduce_kind kind, int x,
 int compose_softmax(struct onnx_import *im, int x, int axis);
 int compose_matmul(struct onnx_import *im, int a, int b, bool transpose_b,
                    float alpha);
+/* N,S,H D to N,H,S,D, and back. */
+int compose_split_heads(struct onnx_import *im, int x, int64_t heads);
+int compose_join_heads(struct onnx_import *im, int x);
+/* The low bits of integers of 64 bits, as a number of a type. */
+int compose_wrap(struct onnx_import *im, int wide, int bits, bool is_signed,
+                 enum infer_dtype to);
+/* Rounded to what a type of floats in narrow.h holds, as the node's attributes
+ * say. */
+int compose_narrow_float(struct onnx_import *im, int x, int type);
 /* Output i of the ONNX node is this value. */
 int compose_output(struct onnx_import *im, int i, int value);
 

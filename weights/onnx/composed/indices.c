@@ -264,3 +264,48 @@ int onnx_import_non_zero(struct onnx_import *im)
     }
     return onnx_set_constant(im, 0, r);
 }
+
+/* ---- TensorScatter ------------------------------------------------- */
+
+/* The update takes the place of entries of the cache, from an index of each
+ * picture on, or from the first one. */
+int onnx_import_tensor_scatter(struct onnx_import *im)
+{
+    static const char *const modes[] = {"linear", "circular", NULL};
+    int64_t dim[INFER_MAX_RANK], n, room;
+    int cache, update, index, axis, rank, mode = 0;
+
+    onnx_arity(im, 2, 3);
+    onnx_word(im, "mode", modes, &mode);
+    cache = compose_input(im, 0);
+    update = compose_input(im, 1);
+    rank = compose_rank(im, cache);
+    axis = compose_axis(im, cache, -2);
+    n = compose_dim(im, update, axis);
+    room = compose_dim(im, cache, axis);
+    if (im->rc == 0 && (axis == 0 || n > room))
+        return onnx_fail(im, INFER_EFORMAT, "%lld entries of axis %d for %lld",
+                         (long long)n, axis, (long long)room);
+    if (!onnx_has_input(im, 2)) {
+        const int both[2] = {update,
+                             compose_slice(im, cache, axis, n, INT64_MAX, 1)};
+
+        return compose_output(
+            im, 0, n == room ? update : compose_concat(im, 2, both, axis));
+    }
+    for (int d = 0; d < rank; d++)
+        dim[d] = d == 0 ? -1 : 1;
+    index = compose_reshape(
+        im, compose_cast(im, INFER_I64, compose_input(im, 2)), rank, dim);
+    index =
+        compose_binary(im, KERN_ADD, index, compose_count(im, n, rank, axis));
+    if (mode == 1)
+        index = compose_binary(im, KERN_MOD, index,
+                               compose_integer(im, INFER_I64, room));
+    for (int d = 0; d < rank; d++)
+        dim[d] = d == 0 || d == axis ? 1 : compose_dim(im, update, d);
+    index = compose_expand(im, index, rank, dim);
+    return compose_output(
+        im, 0,
+        compose_scatter(im, cache, index, update, axis, KERN_SCATTER_SET));
+}

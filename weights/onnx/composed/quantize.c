@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/base/scalar.h"
+#include "weights/narrow.h"
 #include "weights/onnx/composed/compose.h"
 #include "weights/onnx/window.h"
 
@@ -58,6 +59,7 @@ struct scaling {
     int axis;
     int64_t block;         /* entries of the axis that share a scale; 0: all */
     enum infer_dtype type; /* of the zero point; INFER_NONE without one */
+    int narrow;            /* its type in narrow.h, or 0 */
 };
 
 static int read_scaling(struct onnx_import *im, struct scaling *s)
@@ -70,6 +72,7 @@ static int read_scaling(struct onnx_import *im, struct scaling *s)
     s->scale = compose_input(im, 1);
     s->zero = compose_input(im, 2);
     s->type = s->zero < 0 ? INFER_NONE : compose_dtype(im, s->zero);
+    s->narrow = onnx_input_narrow(im, 2);
     if (im->rc < 0)
         return im->rc;
     if (compose_rank(im, s->scale) > 0 && compose_rank(im, s->x) > 0)
@@ -117,21 +120,67 @@ static int quantize(struct onnx_import *im, int x, int scale, int zero,
     return compose_cast(im, to, compose_clip(im, low, high, x));
 }
 
+/* A value of one number an entry of the axis, as 1,..,n,1,..,1. */
+static int along_axis(struct onnx_import *im, int value,
+                      const struct scaling *s)
+{
+    int64_t dim[INFER_MAX_RANK];
+    const int rank = compose_rank(im, s->x);
+
+    if (value < 0 || compose_rank(im, value) != 1)
+        return value;
+    for (int d = 0; d < rank; d++)
+        dim[d] = d == s->axis ? -1 : 1;
+    return compose_reshape(im, value, rank, dim);
+}
+
+/* To a type of narrow.h. */
+static int quantize_narrow(struct onnx_import *im, struct scaling *s)
+{
+    const struct narrow_limits l = narrow_limits(s->narrow);
+    int x = s->x;
+
+    if (s->block > 0) {
+        spread_blocks(im, s);
+    } else {
+        s->scale = along_axis(im, s->scale, s);
+        s->zero = along_axis(im, s->zero, s);
+    }
+    x = compose_binary(im, KERN_DIV, x, s->scale);
+    if (!l.integer) { /* whose zero point is 0 */
+        x = compose_narrow_float(im, x, s->narrow);
+    } else {
+        onnx_ignore(im, "saturate"); /* of floats */
+        x = compose_unary(im, KERN_ROUND, x);
+        if (s->zero >= 0)
+            x = compose_binary(im, KERN_ADD, x,
+                               compose_cast(im, INFER_F32, s->zero));
+        x = compose_clip(im, l.is_signed ? -l.largest - 1 : 0, l.largest, x);
+        x = compose_cast(im, narrow_dtype(s->narrow), x);
+    }
+    compose_output(im, 0, x);
+    return onnx_set_narrow(im, s->narrow);
+}
+
 int onnx_import_quantize(struct onnx_import *im)
 {
     struct scaling s;
     double low, high;
     int64_t stated = 0;
 
-    onnx_ignore(im, "saturate"); /* of 8-bit floats */
     onnx_ignore(im, "precision");
     onnx_int(im, "output_dtype", 0, INT32_MAX, &stated);
     if (read_scaling(im, &s) < 0)
         return im->rc;
-    if (s.type == INFER_NONE)
+    if (s.type == INFER_NONE) {
         s.type = stated ? onnx_dtype(stated) : INFER_U8;
+        s.narrow = narrow_dtype(stated) != INFER_NONE ? (int)stated : 0;
+    }
     if (scalar_is_integer(compose_dtype(im, s.x)))
         s.x = compose_cast(im, INFER_F32, s.x);
+    if (s.narrow != 0)
+        return quantize_narrow(im, &s);
+    onnx_ignore(im, "saturate"); /* of 8-bit floats */
     range_of(im, s.type, &low, &high);
     if (s.block == 0)
         return emit_scaling(im, GRAPH_QUANTIZE, &s, s.type);
@@ -146,20 +195,6 @@ static int centred(struct onnx_import *im, int x, int zero)
     return zero < 0 ? x
                     : compose_binary(im, KERN_SUB, x,
                                      compose_cast(im, INFER_F32, zero));
-}
-
-/* A value of one number an entry of the axis, as 1,..,n,1,..,1. */
-static int along_axis(struct onnx_import *im, int value,
-                      const struct scaling *s)
-{
-    int64_t dim[INFER_MAX_RANK];
-    const int rank = compose_rank(im, s->x);
-
-    if (value < 0 || compose_rank(im, value) != 1)
-        return value;
-    for (int d = 0; d < rank; d++)
-        dim[d] = d == s->axis ? -1 : 1;
-    return compose_reshape(im, value, rank, dim);
 }
 
 int onnx_import_dequantize(struct onnx_import *im)
