@@ -15,19 +15,30 @@
 /* Limit of nested folders. */
 #define MAX_DEPTH 16
 
+static int grow(struct tool_list *list)
+{
+    const size_t capacity = list->capacity ? 2 * list->capacity : 64;
+    char **path = realloc(list->path, capacity * sizeof(*path));
+    char **origin;
+
+    if (path == NULL)
+        return -1;
+    list->path = path;
+    origin = realloc(list->origin, capacity * sizeof(*origin));
+    if (origin == NULL)
+        return -1;
+    list->origin = origin;
+    list->capacity = capacity;
+    return 0;
+}
+
 int tool_list_append(struct tool_list *list, const char *path,
                      struct infer_error *err)
 {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 64;
-        char **more = realloc(list->path, capacity * sizeof(*more));
-
-        if (more == NULL)
-            return error_set(err, INFER_EMEMORY, "out of memory");
-        list->path = more;
-        list->capacity = capacity;
-    }
+    if (list->count == list->capacity && grow(list) < 0)
+        return error_set(err, INFER_EMEMORY, "out of memory");
     list->path[list->count] = strdup(path);
+    list->origin[list->count] = NULL;
     if (list->path[list->count] == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
     list->count++;
@@ -36,9 +47,14 @@ int tool_list_append(struct tool_list *list, const char *path,
 
 void tool_list_clear(struct tool_list *list)
 {
-    while (list->count > 0)
-        free(list->path[--list->count]);
+    while (list->count > 0) {
+        list->count--;
+        free(list->path[list->count]);
+        free(list->origin[list->count]);
+    }
     free(list->path);
+    free(list->origin);
+    free(list->left_out_text);
     memset(list, 0, sizeof(*list));
 }
 
@@ -65,33 +81,47 @@ static bool is_picture(const struct head *h)
            memcmp(h->byte, "\xff\xd8\xff", 3) == 0;
 }
 
-/* The name of a format of pictures or pages that is not read, or NULL. */
-static const char *foreign_format(const struct head *h)
+/* The name of a format of pictures or pages that is not read, or NULL.
+ * *is_picture is set with it. */
+static const char *foreign_format(const struct head *h, bool *is_picture)
 {
     static const struct {
         size_t at;
         const char *bytes, *name;
+        bool is_picture;
     } known[] = {
-        {0, "GIF8", "a GIF picture"},
-        {0, "BM", "a BMP picture"},
-        {8, "WEBP", "a WebP picture"},
-        {4, "ftyp", "a HEIC or AVIF picture"},
-        {0, "II*", "a TIFF picture"},
-        {0, "MM", "a TIFF picture"},
-        {0, "<!DOCTYPE", "an HTML page"},
-        {0, "<html", "an HTML page"},
-        {0, "<!doctype", "an HTML page"},
-        {0, "<svg", "an SVG picture"},
-        {0, "%PDF", "a PDF document"},
-        {0, "PK\x03\x04", "a zip archive"},
-        {0, "\x1f\x8b", "a gzip archive"},
-        {0, "\x89HDF", "an HDF5 file"},
+        {0, "GIF8", "a GIF picture", true},
+        {0, "BM", "a BMP picture", true},
+        {8, "WEBP", "a WebP picture", true},
+        {4, "ftyphe", "a HEIC picture", true},
+        {4, "ftypmif1", "a HEIC picture", true},
+        {4, "ftypavi", "an AVIF picture", true},
+        {4, "ftyp", "a film or picture (ISO media)", false},
+        {0, "II*", "a TIFF picture", true},
+        {0, "MM", "a TIFF picture", true},
+        {0, "\xff\x0a", "a JPEG XL picture", true},
+        {4, "JXL ", "a JPEG XL picture", true},
+        {4, "jP  ", "a JPEG 2000 picture", true},
+        {0, "8BPS", "a Photoshop picture", true},
+        {0, "P4\n", "a PNM picture", true},
+        {0, "P5\n", "a PNM picture", true},
+        {0, "P6\n", "a PNM picture", true},
+        {0, "<!DOCTYPE", "an HTML page", false},
+        {0, "<html", "an HTML page", false},
+        {0, "<!doctype", "an HTML page", false},
+        {0, "<svg", "an SVG picture", false},
+        {0, "%PDF", "a PDF document", false},
+        {0, "PK\x03\x04", "a zip archive", false},
+        {0, "\x1f\x8b", "a gzip archive", false},
+        {0, "\x89HDF", "an HDF5 file", false},
     };
 
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
         if (memcmp(h->byte + known[i].at, known[i].bytes,
-                   strlen(known[i].bytes)) == 0)
+                   strlen(known[i].bytes)) == 0) {
+            *is_picture = known[i].is_picture;
             return known[i].name;
+        }
     return NULL;
 }
 
@@ -138,6 +168,23 @@ static int not_a_list(const char *path, unsigned line, struct infer_error *err)
                      path, line);
 }
 
+/* Adds a line of a list.  One that names no file stays in the list with its
+ * place, for the reader to report. */
+static int add_line(struct tool_list *list, const char *line, const char *path,
+                    unsigned number, struct infer_error *err)
+{
+    int rc = tool_list_append(list, line, err);
+    struct stat st;
+
+    if (rc == INFER_OK && stat(line, &st) < 0 &&
+        asprintf(&list->origin[list->count - 1], "%s, line %u", path, number) <
+            0) {
+        list->origin[list->count - 1] = NULL;
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    }
+    return rc;
+}
+
 /* Adds the pictures of a list, one path a line.  A file that was not called a
  * list (@FILE) is one only if its first line names a file.  Later lines are
  * left to the reader, which reports them with other unreadable pictures. */
@@ -162,7 +209,7 @@ static int add_lines(struct tool_list *list, FILE *f, const char *path,
         if (!called && stat(line + skip, &st) < 0)
             return not_a_list(path, number, err);
         called = true;
-        rc = tool_list_append(list, line + skip, err);
+        rc = add_line(list, line + skip, path, number, err);
     }
     return rc;
 }
@@ -223,12 +270,28 @@ static int unreadable(struct tool_list *list, const char *path,
 static int add_other(struct tool_list *list, FILE *f, const struct head *h,
                      const char *path, struct infer_error *err)
 {
-    const char *name = foreign_format(h);
+    bool is_picture;
+    const char *name = foreign_format(h, &is_picture);
 
     if (name != NULL || is_picture_name(path))
         return error_set(err, INFER_EFORMAT, "%s: %s%sneither PNG nor JPEG",
                          path, name != NULL ? name : "", name ? ", " : "");
     return add_lines(list, f, path, false, err);
+}
+
+/* A file in a folder that is no picture: passed over, and counted if it is a
+ * picture of another format. */
+static void leave_out(struct tool_list *list, const struct head *h,
+                      const char *path)
+{
+    bool is_picture = false;
+    const char *name = foreign_format(h, &is_picture);
+
+    if (!is_picture)
+        return;
+    if (list->left_out++ == 0 &&
+        asprintf(&list->left_out_text, "%s: %s", path, name) < 0)
+        list->left_out_text = NULL;
 }
 
 static int add_path(struct tool_list *list, const char *path, int depth,
@@ -245,6 +308,8 @@ static int add_path(struct tool_list *list, const char *path, int depth,
         return add_folder(list, path, depth, err);
     if (!S_ISREG(st.st_mode) && inside_folder)
         return INFER_OK;
+    if (S_ISFIFO(st.st_mode))
+        return tool_list_append(list, path, err);
     if (!S_ISREG(st.st_mode))
         return error_set(err, INFER_EIO, "%s: not a regular file", path);
     if (st.st_size == 0 && !inside_folder)
@@ -255,7 +320,9 @@ static int add_path(struct tool_list *list, const char *path, int depth,
     head = read_head(f);
     if (is_picture(&head))
         rc = tool_list_append(list, path, err);
-    else if (!inside_folder) /* other files of a folder are passed over */
+    else if (inside_folder)
+        leave_out(list, &head, path);
+    else
         rc = add_other(list, f, &head, path, err);
     fclose(f);
     return rc;

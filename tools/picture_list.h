@@ -9,11 +9,16 @@
 
 struct tool_list {
     char **path;
+    char **origin; /* "FILE, line N" of a line that names no file, or NULL */
     size_t count, capacity;
+    /* Pictures of folders in formats that are not read. */
+    size_t left_out;
+    char *left_out_text; /* the first: "PATH: a WebP picture" */
 };
 /* Adds a picture, all pictures of a folder (recursively, sorted), or those of a
  * text file with one path a line ("@" and its name, or its name alone where its
- * first line names a file).  "-" is added as it is: standard input. */
+ * first line names a file).  "-" (standard input) and pipes are added as they
+ * are. */
 int tool_list_add(struct tool_list *list, const char *path,
                   struct infer_error *err);
 /* Adds one path as it is. */

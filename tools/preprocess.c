@@ -2,6 +2,8 @@
 /* Preprocessing of pictures by name and in words. */
 #include "tools/preprocess.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -11,8 +13,8 @@
 
 #define UNIT (1.0f / 255)
 
-const char *const preprocess_presets[] = {"imagenet", "caffe", "unit",
-                                          "signed",   "raw",   NULL};
+const char *const preprocess_presets[] = {
+    "imagenet", "caffe", "unit", "signed", "raw", "raw-bgr", NULL};
 
 static const struct {
     float scale, mean[3], std[3];
@@ -29,6 +31,7 @@ static const struct {
     {UNIT, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0, 1},
     {1 / 127.5f, {1, 1, 1}, {1, 1, 1}, GRAPH_RGB, 0, 1},
     {1, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0, 1},
+    {1, {0, 0, 0}, {1, 1, 1}, GRAPH_BGR, 0, 3},
 };
 
 int preprocess_set_preset(int which, struct graph_preprocess *p)
@@ -58,35 +61,52 @@ static void add(struct words *w, const char *fmt, ...)
     va_end(args);
 }
 
-/* "0.485,0.456,0.406", or one number for equal ones; n of them. */
+/* ", mean 0.485,0.456,0.406", or one number for equal ones; n of them.  Nothing
+ * where all are `usual`. */
 static void add_numbers(struct words *w, const char *what, const float *x,
-                        int n)
+                        int n, float usual)
 {
     bool equal = true;
 
     for (int i = 1; i < n; i++)
         equal = equal && x[i] == x[0];
+    if (equal && x[0] == usual)
+        return;
     add(w, ", %s ", what);
     for (int i = 0; i < (equal ? 1 : n); i++)
         add(w, "%s%.6g", i ? "," : "", (double)x[i]);
 }
 
+/* "1/255", or "0.5": what is shorter. */
+static void add_scale(struct words *w, float scale)
+{
+    const double whole = round(2 / (double)scale) / 2;
+
+    if (scale < 1 && fabs(whole * (double)scale - 1) < 1e-6)
+        add(w, ", scale 1/%.6g", whole);
+    else
+        add(w, ", scale %.6g", (double)scale);
+}
+
 static void add_stored(struct words *w, const struct graph_preprocess *p,
-                       int channels)
+                       const struct graph_value *x)
 {
     static const char *const policies[] = {"exact size", "shorter side",
                                            "letterbox", "no resizing"};
     static const char *const colors[] = {"RGB", "BGR", "gray"};
     static const char *const filters[] = {"bilinear", "nearest", "bicubic"};
-    const int n = channels > 4 ? 4 : channels;
+    const int n = x->dim[1] > 4 ? 4 : (int)x->dim[1];
 
     add(w, "%s", policies[p->policy]);
     if (p->policy == GRAPH_RESIZE_SHORTER && p->resize > 0)
         add(w, " %d", p->resize);
-    add(w, " (%s), %s, scale %.6g", filters[p->filter], colors[p->color],
-        (double)p->scale);
-    add_numbers(w, "mean", p->mean, n);
-    add_numbers(w, "std", p->std, n);
+    add(w, " (%s)", filters[p->filter]);
+    if (p->policy == GRAPH_RESIZE_SHORTER && x->dim[2] > 0 && x->dim[3] > 0)
+        add(w, ", centre crop %" PRId64 "x%" PRId64, x->dim[2], x->dim[3]);
+    add(w, ", %s", colors[p->color]);
+    add_scale(w, p->scale);
+    add_numbers(w, "mean", p->mean, n, 0);
+    add_numbers(w, "std", p->std, n, 1);
 }
 
 bool preprocess_text(const struct graph *g, const char *source, char *out,
@@ -98,11 +118,11 @@ bool preprocess_text(const struct graph *g, const char *source, char *out,
     if (x == NULL || x->rank != 4 || (x->dim[1] != 1 && x->dim[1] != 3))
         return false;
     if (g->preprocess[0].present) {
-        add_stored(&w, &g->preprocess[0], (int)x->dim[1]);
+        add_stored(&w, &g->preprocess[0], x);
         add(&w, " (%s)", source);
     } else {
-        add(&w, "%s of 0 to 1 assumed: nothing is stated",
-            x->dim[1] == 1 ? "gray values" : "RGB");
+        add(&w, "%s, scale 1/255 (assumed: the file does not say)",
+            x->dim[1] == 1 ? "gray" : "RGB");
     }
     return true;
 }

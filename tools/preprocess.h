@@ -5,7 +5,7 @@
 
 #include "libinfer/graph/graph.h"
 
-/* imagenet, caffe, unit, signed, raw; NULL-terminated. */
+/* imagenet, caffe, unit, signed, raw, raw-bgr; NULL-terminated. */
 extern const char *const preprocess_presets[];
 
 /* Sets scale, mean, std, colour, policy and resize of *p to those of a preset,
@@ -14,7 +14,8 @@ extern const char *const preprocess_presets[];
 int preprocess_set_preset(int which, struct graph_preprocess *p);
 
 /* What the first input expects of pictures and, in brackets, who says so, or
- * that 0 to 1 is assumed: "shorter side 256 (bilinear), RGB, ... (options)".
+ * that 0 to 1 is assumed: "shorter side 256 (bilinear), centre crop 224x224,
+ * RGB, scale 1/255, mean ... (options)"; mean 0 and std 1 are left out.
  * False, and nothing, where that input is no picture (N,C,H,W with 1 or 3
  * channels). */
 bool preprocess_text(const struct graph *g, const char *source, char *out,

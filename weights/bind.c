@@ -452,7 +452,7 @@ static void fit_in_order(const struct graph *g, const struct weights_dict *dict,
     for (size_t i = 0; i < dict->count && !fit->example[0]; i++)
         if (target[i] < 0 && !training_reason(bare(dict->entry[i].name, p)))
             snprintf(fit->example, sizeof(fit->example),
-                     "'%.48s' has no place there", dict->entry[i].name);
+                     "'%.48s' is not in the architecture", dict->entry[i].name);
 }
 
 int weights_measure_fit(const struct graph *g, const struct weights_dict *dict,

@@ -54,8 +54,10 @@ static int refuse_unknown(const struct weights_dict *dict,
 {
     int rc = error_set(err, INFER_EUNSUPPORTED,
                        "holds %zu tensor%s but no network, and no built-in "
-                       "architecture fits: name one, or an architecture file, "
-                       "with --arch (see --list-archs)",
+                       "architecture fits (see --list-archs): export the "
+                       "network with its weights (torch.onnx.export or "
+                       "torch.export.save, Keras' model.save), or describe it "
+                       "in an architecture file (--arch)",
                        dict->count, dict->count == 1 ? "" : "s");
 
     for (int i = 0; i < SHOWN && best[i].row != NULL; i++) {
@@ -63,7 +65,7 @@ static int refuse_unknown(const struct weights_dict *dict,
 
         error_add(err, rc,
                   "%s: %zu tensors fit, %zu have another shape, %zu are "
-                  "missing, %zu have no place there%s%s",
+                  "missing, %zu are not in the architecture%s%s",
                   best[i].row->name, f->agree, f->misshaped, f->missing,
                   f->surplus, f->example[0] ? "; " : "", f->example);
     }

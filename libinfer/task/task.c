@@ -2,6 +2,8 @@
 /* Words of tasks, and the task that outputs speak for. */
 #include "libinfer/task/task.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -115,6 +117,66 @@ struct task task_recognise(const struct task_outputs *o)
     if (task.decoder)
         task.kind = TASK_DETECT;
     return task;
+}
+
+/* The outputs of one picture by their shapes alone.  False where a shape is not
+ * known. */
+static bool outputs_of(const struct graph *g, struct infer_array *array,
+                       struct task_outputs *o)
+{
+    const struct graph_value *x = g->n_inputs ? &g->value[g->input[0]] : NULL;
+
+    if (x == NULL || x->rank != 4 || (x->dim[1] != 1 && x->dim[1] != 3) ||
+        x->dim[2] <= 0 || x->dim[3] <= 0)
+        return false;
+    for (int i = 0; i < g->n_outputs; i++) {
+        const struct graph_value *y = &g->value[g->output[i]];
+
+        array[i] = (struct infer_array){
+            .name = y->name, .dtype = y->dtype, .rank = y->rank};
+        for (int k = 0; k < y->rank; k++) {
+            array[i].dim[k] = k == 0 && y->dim[0] < 0 ? 1 : y->dim[k];
+            if (array[i].dim[k] < 0)
+                return false;
+        }
+    }
+    *o = (struct task_outputs){.array = array,
+                               .count = g->n_outputs,
+                               .batch = 1,
+                               .width = x->dim[3],
+                               .height = x->dim[2],
+                               .channels = x->dim[1]};
+    return o->count > 0;
+}
+
+bool task_text(const struct graph *g, const char *source, char *text,
+               size_t bytes)
+{
+    struct infer_array *array;
+    struct task_outputs o;
+    struct task task;
+    bool known;
+
+    if (g->task != NULL) {
+        /* Without the detail: anchors may be long. */
+        const char *colon = strchr(g->task, ':');
+        const size_t length =
+            colon ? (size_t)(colon - g->task) + 1 + strcspn(colon + 1, ":")
+                  : strlen(g->task);
+
+        snprintf(text, bytes, "%.*s (%s)", (int)length, g->task, source);
+        return true;
+    }
+    array = calloc((size_t)g->n_outputs + 1, sizeof *array);
+    known = array != NULL && outputs_of(g, array, &o);
+    if (known) {
+        task = task_recognise(&o);
+        snprintf(text, bytes, "%s%s%s (by the outputs)", task_words[task.kind],
+                 task.decoder ? ":" : "",
+                 task.decoder ? task.decoder->name : "");
+    }
+    free(array);
+    return known;
 }
 
 int task_find_decoder(const struct task_outputs *o, struct task *task,

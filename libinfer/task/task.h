@@ -54,6 +54,13 @@ int task_parse(const char *word, struct infer_error *err, struct task *out);
  * another it is TASK_CLASSIFY. */
 struct task task_recognise(const struct task_outputs *o);
 
+/* The task of a network that sees pictures, and in brackets who says so:
+ * `source` if the graph stores it, else "by the outputs": "detect:yolov8 (by
+ * the outputs)".  False, and nothing, where no shape of its outputs tells: the
+ * first input is no picture, or its height and width are free. */
+bool task_text(const struct graph *g, const char *source, char *text,
+               size_t bytes);
+
 /* Sets the decoder of a TASK_DETECT that has none.  EUNSUPPORTED: no decoder
  * knows these outputs; the text lists the outputs and the decoders. */
 int task_find_decoder(const struct task_outputs *o, struct task *task,

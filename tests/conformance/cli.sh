@@ -16,11 +16,11 @@ model=$dir/digits.infer
 expect 0 'fold-batch-norm' "$wconv" "$weights" "$arch" -o "$model" --verify
 expect 0 'stripped.*optimiser state' "$wconv" "$weights" "$arch" -o "$model" -v
 expect 2 'no built-in architecture fits' "$wconv" "$weights" -o "$dir/x"
-expect 0 'pictures .*gray, scale 0.0039.*(architecture)' "$wconv" "$weights" \
+expect 0 'pictures .*gray, scale 1/255 (architecture)' "$wconv" "$weights" \
     "$arch" -o "$model"
-expect 0 'pictures .*mean 0.5, .*(options)' "$wconv" "$weights" "$arch" \
+expect 0 'pictures .*mean 0.5 (options)' "$wconv" "$weights" "$arch" \
     -o "$dir/layers.infer" --mean=0.5
-expect 0 'pictures .*mean 0.5, .*(model file)' "$wconv" inspect \
+expect 0 'pictures .*mean 0.5 (model file)' "$wconv" inspect \
     "$dir/layers.infer"
 expect 0 'pictures .*mean 0.485,0.456,0.406, .*(architecture)' "$wconv" inspect \
     resnet18
@@ -112,6 +112,34 @@ for start in "$(printf '%05000d' 1)" 'a\rb' 'no such picture'; do
         -m "$model" "$dir/list"
 done
 
+# A line that names no file is reported with its list and number, ten of them at
+# most; a pipe is read to its end.
+printf '%s\n\nnowhere\n' "$pictures/7.png" >"$dir/list"
+expect 2 'list, line 3: nowhere: No such file' "$infer" -m "$model" -k1 "@$dir/list"
+expect 2 'seven' "$infer" -m "$model" -k1 "@$dir/list"
+seq 30 >"$dir/list"
+expect 2 '30 of 30 pictures could not be read' "$infer" -m "$model" "@$dir/list"
+[ "$(grep -c ': No such file' "$dir/out")" = 10 ] || fail 'not ten errors'
+mkfifo "$dir/pipe"
+cat "$pictures/7.png" >"$dir/pipe" &
+expect 0 'seven' "$infer" -m "$model" -k1 "$dir/pipe"
+wait $!
+cat /dev/null >"$dir/pipe" &
+expect 2 'pipe: ' "$infer" -m "$model" -k1 "$dir/pipe"
+wait $!
+expect 0 'seven' sh -c "'$infer' -m '$model' --try-presets - <'$pictures/7.png'"
+
+# Pictures of a folder that are not read are told of.
+mkdir "$dir/mixed"
+cp "$pictures/7.png" "$dir/mixed"
+printf 'RIFF$\000\000\000WEBPVP8 ' >"$dir/mixed/a.webp"
+printf '\000\000\000\014JXL \r\n' >"$dir/mixed/b.jxl"
+printf 'notes' >"$dir/mixed/c.txt"
+expect 0 '2 pictures .* left out (.*a.webp: a WebP picture)' "$infer" \
+    -m "$model" "$dir/mixed"
+rm -r "$dir/mixed" "$dir/pipe"
+expect 0 'task .*classify (by the outputs)' "$wconv" inspect "$model"
+
 # What is no picture is called by its name, and is no list.
 for start in 'RIFF$\000\000\000WEBPVP8 =a WebP' 'GIF89a=a GIF' \
     '<!DOCTYPE html>=an HTML page' 'hello=neither PNG nor JPEG'; do
@@ -139,9 +167,9 @@ expect 1 'written as .png' "$infer" -m "$dir/root.infer" "$pictures/7.png" \
     -o "$dir/x.bmp"
 expect 1 'would replace the picture' "$infer" -m "$dir/root.infer" \
     "$dir/seven.png" -o "$dir/seven.png"
-expect 1 'classes are no picture' "$infer" -m "$model" "$pictures/7.png" \
+expect 1 'taken for scores of classes and not drawn' "$infer" -m "$model" "$pictures/7.png" \
     -o "$dir/x.png"
-expect 1 'an embedding is no picture' "$infer" -m "$model" --task=embedding \
+expect 1 'taken for an embedding and not drawn' "$infer" -m "$model" --task=embedding \
     "$pictures/7.png" -o "$dir/x.png"
 expect 0 '10 values, norm .*, cosine with the first picture 1.0000' "$infer" \
     -m "$model" --task=embedding "$pictures/7.png" "$pictures/7.png"
@@ -694,7 +722,7 @@ expect 2 "$dir/nowhere" "$wconv" "$weights" "$arch" -o "$dir/nowhere/y"
 expect 2 "$dir/bad" "$infer" -m "$model" "$dir/bad"
 expect 2 "$dir/missing" "$infer" -m "$model" "$dir/missing"
 expect 2 'empty: the file is empty' "$infer" -m "$model" "$dir/empty"
-expect 2 'no pictures' "$infer" -m "$model" "$dir/folder"
+expect 2 'no PNG or JPEG pictures' "$infer" -m "$model" "$dir/folder"
 x=$dir/layers/0000-image.npy
 expect 0 '"scores"' "$infer" -m "$model" --load-inputs="image:$x" -b1
 expect 1 'holds a batch of 1, --batch is 4' "$infer" -m "$model" \

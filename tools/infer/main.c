@@ -431,7 +431,15 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     for (i = 0; rc == INFER_OK && !run.coco && i < n_paths; i++)
         rc = tool_list_add(&list, paths[i], err);
     if (rc == INFER_OK && n_paths > 0 && list.count == 0)
-        rc = error_set(err, INFER_EFORMAT, "%s: no pictures there", paths[0]);
+        rc = error_set(err, INFER_EFORMAT, "%s: no PNG or JPEG pictures there",
+                       paths[0]);
+    if (list.left_out > 0 && cli->verbosity >= 0)
+        cli_error(cli,
+                  "note: %zu picture%s that %s neither PNG nor JPEG left out "
+                  "(%s)",
+                  list.left_out, list.left_out == 1 ? "" : "s",
+                  list.left_out == 1 ? "is" : "are",
+                  list.left_out_text ? list.left_out_text : "out of memory");
     if (rc == INFER_OK && r->output != NULL)
         rc = tool_open_output(r, list.count, err);
     if (rc == INFER_OK)

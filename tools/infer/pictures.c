@@ -133,9 +133,12 @@ static int reader_threads(const struct tool_request *r)
     return cores > 16 ? 16 : cores;
 }
 
+/* Unreadable pictures whose errors are shown. */
+#define MOST_REPORTED 10
+
 /* The next readable picture; NULL at the end of the list.  An unreadable one is
- * reported at once, unless it is the only picture: then the run fails with its
- * error. */
+ * reported at once, the first ten of them, unless it is the only picture: then
+ * the run fails with its error. */
 static int next_picture(struct tool_run *run, struct course *c,
                         struct infer_error *err, struct reader_picture **out)
 {
@@ -145,10 +148,12 @@ static int next_picture(struct tool_run *run, struct course *c,
 
         if (rc == INFER_OK)
             return rc;
+        if (c->list->origin[c->next] != NULL)
+            error_prefix(err, "%s", c->list->origin[c->next]);
         if (c->list->count == 1)
             return rc;
-        cli_fail(run->cli, err);
-        c->unread++;
+        if (c->unread++ < MOST_REPORTED)
+            cli_fail(run->cli, err);
         reader_drop(c->reader);
         c->next++;
     }

@@ -10,8 +10,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "kernels/base/error.h"
 #include "libinfer/image/preprocess.h"
@@ -41,12 +43,12 @@ struct reader {
     int n_threads;
 };
 
-/* Most bytes that are read from standard input. */
-#define MAX_STDIN ((size_t)1 << 28)
+/* Most bytes that are read from a stream. */
+#define MAX_STREAM ((size_t)1 << 28)
 
-/* All of standard input, malloc()ed. */
-static int read_stdin(struct infer_error *err, unsigned char **data,
-                      size_t *bytes)
+/* All of a stream, malloc()ed. */
+static int read_stream(FILE *f, struct infer_error *err, unsigned char **data,
+                       size_t *bytes)
 {
     size_t capacity = 0;
 
@@ -57,34 +59,46 @@ static int read_stdin(struct infer_error *err, unsigned char **data,
 
         if (*bytes == capacity) {
             capacity = capacity ? 2 * capacity : 1 << 16;
-            more = capacity <= MAX_STDIN ? realloc(*data, capacity) : NULL;
+            more = capacity <= MAX_STREAM ? realloc(*data, capacity) : NULL;
             if (more == NULL)
-                return error_set(err, INFER_EMEMORY,
-                                 "standard input: more than %zu bytes", *bytes);
+                return error_set(err, INFER_EMEMORY, "more than %zu bytes",
+                                 *bytes);
             *data = more;
         }
-        *bytes += fread(*data + *bytes, 1, capacity - *bytes, stdin);
+        *bytes += fread(*data + *bytes, 1, capacity - *bytes, f);
     } while (*bytes == capacity);
-    return ferror(stdin) ? error_set(err, INFER_EIO, "standard input: %s",
-                                     strerror(errno))
-                         : INFER_OK;
+    return ferror(f) ? error_set(err, INFER_EIO, "%s", strerror(errno))
+                     : INFER_OK;
+}
+
+static bool is_pipe(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISFIFO(st.st_mode);
 }
 
 int reader_load(const char *path, uint64_t max_pixels, struct infer_error *err,
                 struct infer_image *out)
 {
+    const bool is_stdin = strcmp(path, "-") == 0;
     unsigned char *data;
     size_t bytes;
+    FILE *f;
     int rc;
 
-    if (strcmp(path, "-") != 0)
+    if (!is_stdin && !is_pipe(path))
         return infer_image_load(path, max_pixels, err, out);
-    rc = read_stdin(err, &data, &bytes);
-    if (rc == INFER_OK) {
+    f = is_stdin ? stdin : fopen(path, "rb");
+    if (f == NULL)
+        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    rc = read_stream(f, err, &data, &bytes);
+    if (rc == INFER_OK)
         rc = infer_image_decode(data, bytes, max_pixels, err, out);
-        if (rc < 0)
-            error_prefix(err, "standard input");
-    }
+    if (rc < 0)
+        error_prefix(err, "%s", is_stdin ? "standard input" : path);
+    if (!is_stdin)
+        fclose(f);
     free(data);
     return rc;
 }

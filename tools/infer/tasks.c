@@ -58,10 +58,10 @@ int tool_find_task(struct tool_run *run, const struct arrays *out,
         (run->task.kind == TASK_CLASSIFY || run->task.kind == TASK_EMBEDDING) &&
         run->request->output != NULL)
         rc = error_set(err, INFER_EARGUMENT,
-                       "--output: %s no picture (--task names what the outputs "
-                       "are)",
-                       run->task.kind == TASK_CLASSIFY ? "classes are"
-                                                       : "an embedding is");
+                       "--output: the outputs are taken for %s and not "
+                       "drawn (--task=TASK says what they are)",
+                       run->task.kind == TASK_CLASSIFY ? "scores of classes"
+                                                       : "an embedding");
     if (rc == INFER_OK && run->task.kind != TASK_CLASSIFY &&
         run->evaluation != NULL)
         rc = error_set(err, INFER_EARGUMENT,
@@ -437,6 +437,8 @@ static int show_boxes(struct tool_run *run, const struct arrays *out,
     tool_begin(run, shown, "boxes", &items);
     if (rc == INFER_OK)
         rc = list_boxes(run, out, shown, &boxes, items, &d, err);
+    if (rc == INFER_OK && boxes.count == 0 && items == NULL)
+        cli_print("  no boxes (--score=X sets their least score)\n");
     if (rc == INFER_OK && d.image.pixels)
         rc = draw_boxes(run, &d, &boxes, err);
     if (rc == INFER_OK && d.image.pixels)

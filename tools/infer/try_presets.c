@@ -7,6 +7,7 @@
 #include "kernels/base/error.h"
 #include "libinfer/model/model.h"
 #include "tools/infer/infer_tool.h"
+#include "tools/infer/reader.h"
 #include "tools/preprocess.h"
 
 /* A preset, and a picture through the network with it. */
@@ -180,8 +181,7 @@ static int try_all(struct tool_run *run, const char *path,
 {
     struct infer_image image = {0};
     struct trial t = {"as stored", run->model, &image};
-    int rc =
-        infer_image_load(path, (uint64_t)run->request->max_pixels, err, &image);
+    int rc = reader_load(path, (uint64_t)run->request->max_pixels, err, &image);
 
     if (rc < 0)
         return rc;

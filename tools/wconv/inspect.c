@@ -199,8 +199,7 @@ static void print_summary(const struct weights_network *s)
         for (v = 0; v < g->n_values; v++)
             tensors += g->value[v].data != NULL;
         weights += wconv_weight_bytes(g);
-        if (g->task != NULL)
-            cli_print("%-8s %s\n", "task", g->task);
+        wconv_print_task(g, "task    ", "file");
         if (g->n_labels > 0)
             printf("%-8s %d\n", "labels", g->n_labels);
         if (wconv_multiplier_words(g, words, sizeof(words)))

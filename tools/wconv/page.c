@@ -11,6 +11,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/json.h"
 #include "kernels/base/scalar.h"
+#include "libinfer/task/task.h"
 #include "tools/preprocess.h"
 #include "tools/wconv/wconv.h"
 
@@ -294,8 +295,8 @@ static void add_facts(cJSON *page, const struct weights_network *s)
     cJSON_AddStringToObject(page, "format", text);
     if (g->name != NULL)
         cJSON_AddStringToObject(page, "name", g->name);
-    if (g->task != NULL)
-        cJSON_AddStringToObject(page, "task", g->task);
+    if (task_text(g, "the file", text, sizeof(text)))
+        cJSON_AddStringToObject(page, "task", text);
     if (g->n_labels > 0)
         cJSON_AddNumberToObject(page, "labels", g->n_labels);
     if (wconv_multiplier_words(g, text, sizeof(text)))

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "libinfer/task/task.h"
 #include "tools/preprocess.h"
 #include "tools/wconv/wconv.h"
 
@@ -190,5 +191,14 @@ void wconv_print_pictures(const struct graph *g, const char *what,
     char text[256];
 
     if (preprocess_text(g, source, text, sizeof(text)))
+        cli_print("%s %s\n", what, text);
+}
+
+void wconv_print_task(const struct graph *g, const char *what,
+                      const char *source)
+{
+    char text[256];
+
+    if (task_text(g, source, text, sizeof(text)))
         cli_print("%s %s\n", what, text);
 }

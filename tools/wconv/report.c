@@ -88,6 +88,8 @@ static void print_text(const struct cli *cli, const struct wconv_request *r,
                          : s->import->format == NULL ? "model file"
                          : s->import->dict.count > 0 ? "architecture"
                                                      : "file");
+    wconv_print_task(s->graph, "  task                  ",
+                     r->task != NULL ? "options" : "file");
     if (s->verdict != NULL)
         printf("  %-22s       max difference %.2g (%.2g of the largest "
                "output)\n",

@@ -101,6 +101,9 @@ bool wconv_multiplier_words(const struct graph *g, char *buf, size_t bytes);
  * where that input is no picture (N,C,H,W with 1 or 3 channels). */
 void wconv_print_pictures(const struct graph *g, const char *what,
                           const char *source);
+/* The same of what its outputs are. */
+void wconv_print_task(const struct graph *g, const char *what,
+                      const char *source);
 
 /* Compares the outputs of two graphs on random inputs, or of one graph with the
  * recorded arrays of an .npz (inputs and outputs by name). */

@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include <cjson/cJSON.h>
+
 #include "libinfer/image/image.h"
 #include "libinfer/task/draw.h"
 
@@ -53,6 +55,51 @@ TEST(test_recognises_by_shape)
     assert_int_equal(kind_of(DIMS(1, 21, SIDE / 8, SIDE / 8)), TASK_SEGMENT);
     assert_int_equal(kind_of(DIMS(1, 21, 4, 4)), TASK_CLASSIFY);
     assert_int_equal(kind_of(DIMS(1, 84, CELLS)), TASK_DETECT);
+}
+
+/* Of a graph, by shapes alone; a stored word goes first, without its detail. */
+static bool text_of(int height, int out, const char *word, char *text)
+{
+    static const char form[] =
+        "{'infer': 1, 'inputs': [{'name': 'x', 'dtype': 'F32',"
+        " 'shape': [-1, 3, %d, 64]}], 'outputs': ['y'],"
+        " 'nodes': [{'name': 'n', 'op': 'resize', 'in': ['x'], 'out': ['y'],"
+        " 'attr': {'size': [0, 0, %d, %d]}}]}";
+    struct infer_error err;
+    char json[512];
+    struct graph *g;
+    cJSON *tree;
+    bool known;
+
+    snprintf(json, sizeof json, form, height, out, out);
+    for (char *c = json; *c; c++)
+        if (*c == '\'')
+            *c = '"';
+    tree = cJSON_Parse(json);
+    if (graph_from_json(tree, &err, &g) < 0 ||
+        graph_infer_shapes(g, NULL, &err) < 0)
+        fail_msg("%s", err.text);
+    cJSON_Delete(tree);
+    if (word != NULL)
+        g->task = strdup(word);
+    known = task_text(g, "file", text, 64);
+    graph_free(g);
+    return known;
+}
+
+TEST(test_text_of_graphs)
+{
+    char text[64];
+
+    assert_true(text_of(64, 128, NULL, text));
+    assert_string_equal(text, "image (by the outputs)");
+    assert_true(text_of(64, 1, NULL, text));
+    assert_string_equal(text, "classify (by the outputs)");
+    assert_false(text_of(-1, 128, NULL, text)); /* a free height */
+    assert_true(text_of(-1, 128, "detect:darknet:1*2,3", text));
+    assert_string_equal(text, "detect:darknet (file)");
+    assert_true(text_of(64, 128, "segment", text));
+    assert_string_equal(text, "segment (file)");
 }
 
 /* Grids of two strides are no maps of classes. */
@@ -597,6 +644,7 @@ int main(void)
         cmocka_unit_test(test_batch),
         cmocka_unit_test(test_place),
         cmocka_unit_test(test_segment),
+        cmocka_unit_test(test_text_of_graphs),
         cmocka_unit_test(test_image),
         cmocka_unit_test(test_image_of_luminance),
         cmocka_unit_test(test_draw),
