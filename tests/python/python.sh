@@ -60,6 +60,11 @@ said=$(PYTHONPATH="$work/site${PYTHONPATH:+:$PYTHONPATH}" "$python" readme.py)
     echo "README.md's program says '$said', not seven"
     exit 1
 }
+# The stubs say what the modules are, where mypy is here.
+if "$python" -c 'import mypy.stubtest' 2>/dev/null; then
+    PYTHONPATH="$work/site${PYTHONPATH:+:$PYTHONPATH}" \
+        "$python" -m mypy.stubtest libinfer || exit 1
+fi
 DIGITS=$src/samples/digits OMP_NUM_THREADS=1 \
     PYTHONPATH="$work/site${PYTHONPATH:+:$PYTHONPATH}" \
     "$python" -m pytest -q -p no:cacheprovider "$src/tests/python"

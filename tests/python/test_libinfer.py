@@ -132,6 +132,8 @@ def test_options(model):
     for wrong in ({"backend": "tpu"}, {"precision": "fp8"}, {"device": "tpu"}):
         with pytest.raises(ValueError, match="is not known|tpu"):
             libinfer.Session(model, **wrong)
+    with pytest.raises(ValueError, match="auto, ref, onednn, cuda, cudnn, cpu"):
+        libinfer.Session(model, backend="tpu")
     with pytest.raises(libinfer.MemoryLimitError):
         libinfer.Session(model, max_memory=100)
     with pytest.raises(TypeError):
@@ -305,6 +307,22 @@ def test_train_refused(tmp_path):
     with pytest.raises(libinfer.TrainingError, match="epochz") as e:
         libinfer.train(tmp_path, tmp_path / "x", arch="lenet5", epochz=3)
     assert e.value.code == 1 and not (tmp_path / "x").exists()
+
+
+def test_convert_reports(tmp_path, caplog):
+    """The report is logged: what is assumed of pictures, and notes as warnings."""
+    labels = tmp_path / "labels.txt"
+    labels.write_text("one\ntwo\n")
+    with caplog.at_level("INFO", logger="libinfer"):
+        libinfer.convert(
+            f"{DIGITS}/digits.safetensors",
+            tmp_path / "digits.infer",
+            arch=f"{DIGITS}/digits.json",
+            labels=labels,
+        )
+    said = {(r.levelname, r.message.split()[0]) for r in caplog.records}
+    assert ("INFO", "pictures") in said and ("INFO", "task") in said
+    assert any("2 labels for 10 classes" in r.message for r in caplog.records if r.levelno > 20)
 
 
 def test_convert_refused(tmp_path):

@@ -68,7 +68,7 @@ setup(
             depends=["src/native.h"],
             define_macros=[("Py_LIMITED_API", "0x030b0000"), ("_GNU_SOURCE", None)],
             extra_compile_args=["-std=gnu11", "-fvisibility=hidden", *compile_args],
-            extra_link_args=["-Wl,--as-needed", "-Wl,--exclude-libs,ALL", *link_args],
+            extra_link_args=["-Wl,-s,--as-needed,--exclude-libs,ALL", *link_args],
             py_limited_api=True,
         )
     ],

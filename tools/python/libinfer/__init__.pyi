@@ -4,12 +4,18 @@ import pathlib
 from types import TracebackType
 from typing import (
     Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type,
-    Union,
+    Union, final, overload,
 )
 
-Path = Union[str, "os.PathLike[str]"]
-Array = Any  # the buffer protocol or __dlpack__
-Picture = Any  # a path, bytes of PNG or JPEG, or an array of uint8, H,W or H,W,3
+__all__ = [
+    "ArgumentError", "ConversionError", "DeviceError", "Error", "FileError",
+    "FormatError", "MemoryLimitError", "MismatchError", "Model", "Session", "Tensor",
+    "TensorInfo", "TrainingError", "UnsupportedError", "convert", "doctor", "train",
+]
+
+_Path = Union[str, "os.PathLike[str]"]
+_Array = Any  # the buffer protocol or __dlpack__
+_Picture = Any  # a path, bytes of PNG or JPEG, or an array of uint8, H,W or H,W,3
 
 __version__: str
 
@@ -32,6 +38,7 @@ class TensorInfo(NamedTuple):
     dtype: str
     shape: Optional[Tuple[Optional[int], ...]]
 
+@final
 class Tensor:
     @property
     def shape(self) -> Tuple[int, ...]: ...
@@ -49,8 +56,11 @@ class Tensor:
     ) -> Any: ...
     def __dlpack_device__(self) -> Tuple[int, int]: ...
 
+@final
 class Model:
-    def __init__(self, source: Union[Path, bytes, bytearray, memoryview], /) -> None: ...
+    def __new__(
+        cls, source: Union[_Path, bytes, bytearray, memoryview], /
+    ) -> "Model": ...
     @property
     def name(self) -> str: ...
     @property
@@ -60,7 +70,7 @@ class Model:
     @property
     def labels(self) -> List[str]: ...
     def preprocess(
-        self, picture: Union[Picture, Sequence[Picture]], /,
+        self, picture: Union[_Picture, Sequence[_Picture]], /,
         size: Tuple[int, int] = ..., index: int = ...,
     ) -> Tensor: ...
     def close(self) -> None: ...
@@ -70,20 +80,27 @@ class Model:
         trace: Optional[TracebackType], /,
     ) -> None: ...
 
+@final
 class Session:
-    def __init__(
-        self, model: Model, /, *, device: Optional[str] = ..., backend: str = ...,
+    def __new__(
+        cls, model: Model, /, *, device: Optional[str] = ..., backend: str = ...,
         precision: str = ..., threads: int = ..., deterministic: bool = ...,
         tune: int = ..., tune_cache: Optional[str] = ..., keep_tensors: bool = ...,
         profile: bool = ..., max_memory: int = ..., max_work: float = ...,
         multiplier: Optional[str] = ..., stream: int = ...,
         log: Optional[Callable[[int, str], object]] = ...,
-    ) -> None: ...
+    ) -> "Session": ...
     @property
     def layers(self) -> List[Dict[str, Any]]: ...
+    @overload
     def run(
-        self, inputs: Union[Array, Sequence[Array], Mapping[str, Array]], /, *,
-        out: Union[Array, Sequence[Array], None] = ..., lend: bool = ...,
+        self, inputs: Union[_Array, Sequence[_Array], Mapping[str, _Array]], /, *,
+        out: None = ..., lend: bool = ...,
+    ) -> List[Tensor]: ...
+    @overload
+    def run(
+        self, inputs: Union[_Array, Sequence[_Array], Mapping[str, _Array]], /, *,
+        out: Union[_Array, Sequence[_Array]], lend: bool = ...,
     ) -> List[Any]: ...
     def read(self, name: str, /) -> Tensor: ...
     def close(self) -> None: ...
@@ -94,7 +111,7 @@ class Session:
     ) -> None: ...
 
 def convert(
-    source: Path, output: Optional[Path] = ..., **options: Any
+    source: _Path, output: Optional[_Path] = ..., **options: Any
 ) -> pathlib.Path: ...
-def train(data: Path, output: Path, **options: Any) -> Dict[str, Any]: ...
+def train(data: _Path, output: _Path, **options: Any) -> Dict[str, Any]: ...
 def doctor() -> str: ...

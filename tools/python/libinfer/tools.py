@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command lines of libinfer, as convert() and train() run them."""
 
+import logging
 import os
 import shutil
 import subprocess
@@ -39,7 +40,8 @@ def options(named):
 
 
 def run(arguments, error, what):
-    """Runs a tool; returns its standard output, or raises `error` with its text."""
+    """Runs a tool; returns its standard output, or raises `error` with its text.
+    Its notes are warnings of the logger "libinfer"."""
     done = subprocess.run(
         arguments,
         stdin=subprocess.DEVNULL,
@@ -55,4 +57,8 @@ def run(arguments, error, what):
         raised.code = done.returncode
         raised.status = what
         raise raised
+    for line in done.stderr.splitlines():
+        logging.getLogger("libinfer").log(
+            logging.WARNING if ": note: " in line else logging.INFO, "%s", line
+        )
     return done.stdout

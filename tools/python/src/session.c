@@ -3,6 +3,7 @@
  * threads that share a session wait for each other. */
 #include "native.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Arrays of a run; more inputs or outputs than this no network here has. */
@@ -62,10 +63,17 @@ static void tell_log(void *user, int level, const char *text)
 static int find_word(const char *what, const char *word,
                      const char *const *words)
 {
+    char known[128];
+
     for (int i = 0; words[i]; i++)
         if (strcmp(word, words[i]) == 0)
             return i;
-    PyErr_Format(PyExc_ValueError, "%s '%s' is not known", what, word);
+    known[0] = '\0';
+    for (int i = 0; words[i]; i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s",
+                 i ? ", " : "", words[i]);
+    PyErr_Format(PyExc_ValueError, "%s '%s' is not known (%s)", what, word,
+                 known);
     return -1;
 }
 
