@@ -4,6 +4,9 @@
 
 #include "kernels/backend.h"
 
+#include <pthread.h>
+#include <stdio.h>
+
 static const struct kern_backend on_cpu = {.device = KERN_CPU};
 static const struct kern_backend on_gpu = {.device = KERN_CUDA};
 
@@ -30,4 +33,33 @@ static const struct kern_backend *const backends[INFER_BACKEND_COUNT] = {
 const struct kern_backend *kern_backend_of(enum infer_backend backend)
 {
     return backends[backend];
+}
+
+static char library_text[INFER_BACKEND_COUNT][160];
+
+static void name_libraries(const struct kern_library *l, char *text,
+                           size_t bytes)
+{
+    size_t used = 0;
+
+    for (; l->name && used < bytes; l++) {
+        const char *version = l->version(NULL);
+
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s%s",
+                                 used > 0 ? ", " : "", version ? "" : "no ",
+                                 version ? version : l->name);
+    }
+}
+
+const char *kern_backend_libraries(enum infer_backend backend)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    char *text = library_text[backend];
+
+    pthread_mutex_lock(&lock);
+    if (text[0] == '\0')
+        name_libraries(backends[backend]->library, text,
+                       sizeof library_text[0]);
+    pthread_mutex_unlock(&lock);
+    return text;
 }

@@ -36,6 +36,11 @@ struct kern_backend {
  * part of this build. */
 const struct kern_backend *kern_backend_of(enum infer_backend backend);
 
+/* "cuDNN 9.19.0, cuBLAS 13.1.0": the libraries of a backend with their
+ * versions, "no NAME" where one is not found; "" for a backend without.  Loads
+ * them.  The text is static. */
+const char *kern_backend_libraries(enum infer_backend backend);
+
 /* Adds the rows that only serve as baselines.  For kbench and checkkern, which
  * link libbaseline.la; libinfer does not have them. */
 void kern_baseline_add(void);

@@ -10,6 +10,7 @@
 #include "include/infer.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/kern.h"
+#include "libinfer/device/device_rates.h"
 
 struct device;
 struct device_state;
@@ -106,6 +107,7 @@ struct device {
     const struct device_ops *ops;
     struct kern_device kern;
     void *stream;            /* handed to every launch */
+    struct device_rates rates;
     struct host_memory host; /* device_open() leaves it zero */
     struct device_state *state;
 };

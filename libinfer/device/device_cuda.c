@@ -615,6 +615,26 @@ static int open_state(struct device_state *s, void *stream,
     return 0;
 }
 
+static int attribute(int ordinal, enum cudaDeviceAttr which)
+{
+    int value = 0;
+
+    if (cudaDeviceGetAttribute(&value, which, ordinal) == cudaSuccess)
+        return value;
+    (void)cudaGetLastError();
+    return 0;
+}
+
+/* Clocks are told in kHz. */
+static struct device_rates read_rates(const struct kern_device *d)
+{
+    return device_rates_of_gpu(
+        d->sm, d->multiprocessors,
+        1e3 * attribute(d->ordinal, cudaDevAttrClockRate),
+        1e3 * attribute(d->ordinal, cudaDevAttrMemoryClockRate),
+        attribute(d->ordinal, cudaDevAttrGlobalMemoryBusWidth));
+}
+
 int device_cuda_open(int ordinal, void *stream, struct infer_error *err,
                      struct device *out)
 {
@@ -635,6 +655,7 @@ int device_cuda_open(int ordinal, void *stream, struct infer_error *err,
         return rc;
     }
     d.stream = d.state->stream;
+    d.rates = read_rates(&d.kern);
     *out = d;
     return 0;
 }

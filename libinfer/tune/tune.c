@@ -8,9 +8,8 @@
 #include "kernels/base/error.h"
 #include "libinfer/tune/tune_private.h"
 
-/* The vendors' libraries whose kernels may be chosen, with their versions; ""
- * for none.  They are loaded for that even if no kernel of theirs turns out the
- * fastest: a choice that was measured against other versions does not hold. */
+/* The vendors' libraries whose rows an exhaustive search measures, with their
+ * versions; "" for none. */
 static void name_libraries(const struct row_tiers *tiers, char *text,
                            size_t bytes)
 {
@@ -20,17 +19,14 @@ static void name_libraries(const struct row_tiers *tiers, char *text,
     for (int i = 0; i < tiers->n; i++)
         all |= tiers->tier[i];
     text[0] = '\0';
-    for (int i = 0; i < INFER_BACKEND_COUNT; i++) {
-        const struct kern_library *l =
-            kern_backend_of((enum infer_backend)i)->library;
+    for (int i = 0; i < INFER_BACKEND_COUNT && used < bytes; i++) {
+        const char *name = (all >> i & 1) != 0
+                               ? kern_backend_libraries((enum infer_backend)i)
+                               : "";
 
-        for (; (all >> i & 1) != 0 && l->name && used < bytes; l++) {
-            const char *version = l->version(NULL);
-
-            used += (size_t)snprintf(text + used, bytes - used, ", %s%s",
-                                     version ? "" : "no ",
-                                     version ? version : l->name);
-        }
+        if (name[0])
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s",
+                                     used > 0 ? ", " : "", name);
     }
 }
 
@@ -39,7 +35,7 @@ int tuner_open(enum tune_mode mode, const char *path,
                struct infer_error *err, struct tuner **out)
 {
     struct tuner *t = calloc(1, sizeof *t);
-    char name[160] = "cpu", libraries[64], label[224];
+    char name[160] = "cpu";
     int rc = 0;
 
     if (!t)
@@ -49,12 +45,12 @@ int tuner_open(enum tune_mode mode, const char *path,
     t->mode = mode;
     t->pool.device = device;
     if (mode != TUNE_OFF) {
-        name_libraries(tiers, libraries, sizeof libraries);
+        if (mode == TUNE_EXHAUSTIVE)
+            name_libraries(tiers, t->libraries, sizeof t->libraries);
         if (device->ops->describe)
             rc = device->ops->describe(device, err, name, sizeof name);
-        snprintf(label, sizeof label, "%.140s%.62s", name, libraries);
         if (rc == 0)
-            rc = tune_cache_open(path, label, err, &t->cache);
+            rc = tune_cache_open(path, name, err, &t->cache);
     }
     if (rc < 0) {
         tuner_close(t);
@@ -76,6 +72,17 @@ void tuner_close(struct tuner *t)
 enum tune_mode tuner_mode(const struct tuner *t)
 {
     return t ? t->mode : TUNE_OFF;
+}
+
+bool tuner_trusts(const struct tuner *t, const char *exhaustive)
+{
+    return t->mode != TUNE_EXHAUSTIVE ||
+           (exhaustive && strcmp(exhaustive, t->libraries) == 0);
+}
+
+const char *tuner_thoroughness(const struct tuner *t)
+{
+    return t->mode == TUNE_EXHAUSTIVE ? t->libraries : NULL;
 }
 
 void tuner_finish(struct tuner *t)

@@ -6,7 +6,7 @@
  * that could compute a problem on memory of its own, filled with numbers of
  * moderate size, and keeps the fastest in a cache: in memory, and in a JSON
  * file that all processes of a user share.  Entries hold for one device, driver
- * and build.
+ * and build, choices of a library's kernels for one version of the library.
  */
 #ifndef LIBINFER_TUNE_TUNE_H
 #define LIBINFER_TUNE_TUNE_H
@@ -51,7 +51,9 @@ static inline bool tune_same(const struct tune_choice *a,
 
 /* Sets *choice to that of the cache where it has one that may be taken, else to
  * the fastest by measurement among the rows of the first n tiers that take the
- * problem.  *choice comes in as the choice without measuring: its row may be
+ * problem.  Unless the search is exhaustive, a later tier is measured only if
+ * the earlier ones have no row, or none that is near the device's peak rates.
+ * *choice comes in as the choice without measuring: its row may be
  * taken in any case, and it stays where nothing can be measured (operands that
  * are indices) or where there is no alternative. */
 int tuner_pick(struct tuner *t, const struct row_query *q, const uint32_t *tier,

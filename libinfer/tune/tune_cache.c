@@ -2,9 +2,9 @@
 /*
  * The file of measured kernel choices:
  *
- *     {"libinfer_tuning": 2,
- *      "devices": {"NVIDIA H200, driver 580.159.04 CUDA 13.0, cuDNN 9.19.0,
- *                   cuBLAS 13.1.0, libinfer 0.2.0 rows 0123...": {
+ *     {"libinfer_tuning": 3,
+ *      "devices": {"NVIDIA H200, driver 580.159.04 CUDA 13.0, libinfer 0.2.0
+ *                   rows 0123...": {
  *          "conv_fprop mb1ic64... #89ab...": ["row", variant, us, "variant's
  * name"]}}}
  *
@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "kernels/base/file_write.h"
 #include "kernels/base/json.h"
@@ -30,8 +31,9 @@
 #include "libinfer/tune/tune_entry.h"
 
 #define FORMAT_KEY "libinfer_tuning"
-/* 2: a tile is a variant of a row, not a row of its own. */
-#define FORMAT_VERSION 2
+/* 2: a tile is a variant of a row, not a row of its own.  3: a choice names the
+ * libraries that it calls; the device does not. */
+#define FORMAT_VERSION 3
 /* A network has tens of problems of some 150 bytes each. */
 #define MAX_BYTES (16u << 20)
 
@@ -431,13 +433,19 @@ bool tune_choice_of(const struct tune_stored *stored, struct tune_choice *out)
     out->seconds = stored->seconds;
     snprintf(out->variant_name, sizeof out->variant_name, "%s",
              stored->variant_name);
-    return out->row != NULL;
+    return out->row != NULL &&
+           strcmp(stored->libraries ? stored->libraries : "",
+                  kern_backend_libraries(out->row->backend)) == 0;
 }
 
 struct tune_stored tune_stored_of(const struct tune_choice *c)
 {
-    return (struct tune_stored){c->row->name, c->variant, c->variant_name,
-                                c->seconds};
+    return (struct tune_stored){.row = c->row->name,
+                                .variant = c->variant,
+                                .variant_name = c->variant_name,
+                                .seconds = c->seconds,
+                                .libraries =
+                                    kern_backend_libraries(c->row->backend)};
 }
 
 /* ---- opening ------------------------------------------------------- */

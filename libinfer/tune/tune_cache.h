@@ -7,7 +7,7 @@
 
 struct tune_cache;
 
-/* label: the device, as device_ops.describe() puts it, and what competes. */
+/* label: the device, as device_ops.describe() puts it. */
 int tune_cache_open(const char *path, const char *label,
                     struct infer_error *err, struct tune_cache **out);
 void tune_cache_close(struct tune_cache *c);
@@ -16,13 +16,15 @@ struct tune_stored {
     const char *row;
     int variant;
     const char *variant_name;
-    double seconds; /* as measured */
+    double seconds;        /* as measured */
+    const char *libraries; /* of the row's backend; NULL or "": none */
 };
 /* What is known of a problem. */
 struct tune_entry {
     struct tune_stored best;
-    bool exhaustive; /* found by an exhaustive search */
-    bool imported;   /* when found: by tune_cache_import() */
+    /* NULL, or found by an exhaustive search among these libraries. */
+    const char *exhaustive;
+    bool imported; /* when found: by tune_cache_import() */
     int n_near;
     struct tune_stored near[TUNE_NEAR]; /* the fastest first */
 };
@@ -39,9 +41,9 @@ struct tune_substitution {
     struct tune_stored choice; /* instead of the fastest by itself */
 };
 struct tune_network_entry {
-    double seconds, alone; /* of a run; without the substitutions */
-    bool exhaustive;
-    int n; /* 0 when found */
+    double seconds, alone;  /* of a run; without the substitutions */
+    const char *exhaustive; /* as of struct tune_entry */
+    int n;                  /* 0 when found */
     const struct tune_substitution *substitution;
 };
 bool tune_cache_find_network(const struct tune_cache *c, const char *key,
@@ -53,8 +55,10 @@ int tune_cache_add_network(struct tune_cache *c, const char *key,
                            const struct tune_network_entry *entry,
                            struct infer_error *err);
 
-/* False where there is no such row.  The strings are those of the choice. */
+/* False where there is no such row, or its backend's libraries are others now:
+ * they are loaded to be asked. */
 bool tune_choice_of(const struct tune_stored *stored, struct tune_choice *out);
+/* The strings are those of the choice. */
 struct tune_stored tune_stored_of(const struct tune_choice *c);
 
 /* Marks the entry as used. */

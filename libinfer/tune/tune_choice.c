@@ -21,12 +21,13 @@
  * compile kernels while they prepare.  An exhaustive search has no budget. */
 #define TIME_BUDGET 10.0
 
-struct candidates {
-    const struct kern_row **row;
-    double *estimate; /* microseconds; 0 where the row has none */
-    double *limit;    /* of the estimates of its variants; 0: none */
-    int n;
-};
+/* A kernel is far from what the device could do if it takes more than this many
+ * times the roofline bound and this many seconds more, which latencies explain.
+ * Of problems on which our rows are behind a vendor's, most are slower than
+ * that (a missing row takes 10 to 1,000 times the bound); rows at their best
+ * take 1.1 to 2 times the bound. */
+#define FAR_RATIO   3.0
+#define FAR_SECONDS 10e-6
 
 /* False if an input holds indices: random numbers would be out of range.  The
  * ReLU bit masks of a batch norm's gradient may be random. */
@@ -49,7 +50,7 @@ static bool may_take(const struct row_query *q, const struct kern_row *row,
 }
 
 static void collect(const struct row_query *q, uint32_t tier,
-                    const struct tune_choice *given, struct candidates *c)
+                    const struct tune_choice *given, struct tune_candidates *c)
 {
     size_t i;
 
@@ -67,7 +68,7 @@ static void collect(const struct row_query *q, uint32_t tier,
 
 /* Drops candidates from `from` on that the estimates rule out; rows that make
  * none are measured. */
-static void prune(struct candidates *c, int from)
+static void prune(struct tune_candidates *c, int from)
 {
     double lowest = 0;
     int i, n = from;
@@ -96,8 +97,7 @@ static bool read_known(const struct tuner *t, const struct kern_problem *p,
 
     tune_key(p, key, sizeof key);
     return tune_cache_find(t->cache, key, &entry) &&
-           (tuner_mode(t) != TUNE_EXHAUSTIVE || entry.exhaustive ||
-            entry.imported) &&
+           (entry.imported || tuner_trusts(t, entry.exhaustive)) &&
            tune_choice_of(&entry.best, out);
 }
 
@@ -177,12 +177,21 @@ static int measure(struct tuner *t, const struct kern_row *row, int variant,
 }
 
 /* True if one of the rows is not of a vendor's library. */
-static bool has_own(const struct kern_row *const *row, int n)
+static bool has_own(const struct tune_candidates *c)
 {
-    for (int i = 0; i < n; i++)
-        if (row[i]->backend != INFER_BACKEND_CUDNN)
+    for (int i = 0; i < c->n; i++)
+        if (c->row[i]->backend != INFER_BACKEND_CUDNN)
             return true;
     return false;
+}
+
+bool tuner_wants_later(const struct tuner *t, const struct kern_problem *p,
+                       double seconds)
+{
+    const double bound = device_rates_bound(&t->pool.device->rates, p);
+
+    return t->mode == TUNE_EXHAUSTIVE ||
+           (bound > 0 && seconds > FAR_RATIO * bound + FAR_SECONDS);
 }
 
 /* How many variants of a row are tried. */
@@ -211,20 +220,20 @@ static bool is_pruned(const struct tuner *t, const struct kern_problem *p,
            row->fn->estimate_variant(p, &t->pool.device->kern, variant) > limit;
 }
 
-static int measure_all(struct tuner *t, const struct kern_problem *p,
-                       const struct kern_row *const *row, const double *limit,
-                       int n, struct infer_error *err,
-                       struct leaderboard *board)
+/* Measures the candidates from `from` on. */
+static int measure_from(struct tuner *t, const struct kern_problem *p,
+                        const struct tune_candidates *c, int from,
+                        struct infer_error *err, struct leaderboard *board)
 {
-    const bool own = has_own(row, n);
+    const bool own = has_own(c);
     int rc = 0;
 
-    for (int i = 0; rc == 0 && i < n; i++) {
-        const int variants = variants_of(t, p, row[i], own);
+    for (int i = from; rc == 0 && i < c->n; i++) {
+        const int variants = variants_of(t, p, c->row[i], own);
 
         for (int k = 0; rc == 0 && k < variants; k++)
-            if (!is_pruned(t, p, row[i], k, limit[i]))
-                rc = measure(t, row[i], k, p, board, err);
+            if (!is_pruned(t, p, c->row[i], k, c->limit[i]))
+                rc = measure(t, c->row[i], k, p, board, err);
     }
     return rc;
 }
@@ -248,7 +257,7 @@ static int remember(struct tuner *t, const struct kern_problem *p,
                     struct infer_error *err)
 {
     struct tune_entry entry = {.best = tune_stored_of(&f->at[0]),
-                               .exhaustive = t->mode == TUNE_EXHAUSTIVE};
+                               .exhaustive = tuner_thoroughness(t)};
     int i, rc;
 
     for (i = 1; i < f->n && !p->deterministic; i++)
@@ -259,58 +268,84 @@ static int remember(struct tuner *t, const struct kern_problem *p,
     return rc < 0 ? rc : tune_cache_use(t->cache, key, err);
 }
 
-int tuner_choose(struct tuner *t, const struct kern_problem *p,
-                 const struct kern_row *const *row, const double *limit, int n,
-                 struct infer_error *err, struct tune_choice *out)
+/* The end of a search that began at `start`, seconds, and ended with rc. */
+static int conclude(struct tuner *t, const struct kern_problem *p,
+                    const struct leaderboard *board, double start, int rc,
+                    struct infer_error *err, struct tune_choice *out)
 {
-    struct leaderboard board = {.n = 0};
-    const double start = tune_now();
     char key[TUNE_KEY];
-    int rc;
 
     tune_key(p, key, sizeof key);
-    rc = measure_all(t, p, row, limit, n, err, &board);
     t->info.seconds += tune_now() - start;
     if (rc < 0) {
         error_prefix(err, "measuring %s", key);
         return rc;
     }
-    memset(out, 0, sizeof *out);
-    out->row = row[0];
-    if (board.n == 0)
+    if (board->n == 0)
         return 0;
     t->info.measured++;
-    memcpy(out, &board.at[0], sizeof *out);
+    memcpy(out, &board->at[0], sizeof *out);
     /* As the cache will give it. */
     out->seconds =
-        1e-6 * ((double)(int64_t)(board.at[0].seconds * 1e8 + 0.5) / 100);
-    return remember(t, p, key, &board, err);
+        1e-6 * ((double)(int64_t)(board->at[0].seconds * 1e8 + 0.5) / 100);
+    return remember(t, p, key, board, err);
+}
+
+int tuner_choose(struct tuner *t, const struct kern_problem *p,
+                 const struct tune_candidates *c, struct infer_error *err,
+                 struct tune_choice *out)
+{
+    struct leaderboard board = {.n = 0};
+    const double start = tune_now();
+    const int rc = measure_from(t, p, c, 0, err, &board);
+
+    *out = (struct tune_choice){.row = c->row[0]};
+    return conclude(t, p, &board, start, rc, err, out);
 }
 
 /* ---- choosing ------------------------------------------------------ */
 
+/* True if the candidates are one row that computes the problem in one way. */
+static bool is_only_way(const struct row_query *q,
+                        const struct tune_candidates *c)
+{
+    return c->n == 1 &&
+           kern_variants(c->row[0], q->problem, q->device, NULL) < 2;
+}
+
+/* Asks tier by tier: rows of a later one are asked whether they take the
+ * problem, for which a vendor's library is loaded, only where that is wanted.
+ */
 static int choose(struct tuner *t, const struct row_query *q,
-                  const uint32_t *tier, int n, struct candidates *c,
+                  const uint32_t *tier, int n, struct tune_candidates *c,
                   struct infer_error *err, struct tune_choice *choice)
 {
-    for (int i = 0; i < n; i++) {
+    const bool all = tuner_mode(t) == TUNE_EXHAUSTIVE;
+    struct leaderboard board = {.n = 0};
+    const double start = tune_now();
+    int measured = 0, rc = 0;
+
+    for (int i = 0; rc == 0 && i < n; i++) {
+        const bool last = i + 1 == n;
         const int from = c->n;
 
+        if (from > 0 && !tuner_wants_later(t, q->problem, best_of(&board)))
+            break;
         collect(q, tier[i], choice, c);
-        if (tuner_mode(t) != TUNE_EXHAUSTIVE)
+        if (!all)
             prune(c, from);
+        if (last ? is_only_way(q, c) : all)
+            continue;
+        rc = measure_from(t, q->problem, c, measured, err, &board);
+        measured = c->n;
     }
-    /* One row may still have variants to choose from. */
-    if (c->n == 0 || (c->n == 1 && kern_variants(c->row[0], q->problem,
-                                                 q->device, NULL) < 2))
-        return 0;
-    return tuner_choose(t, q->problem, c->row, c->limit, c->n, err, choice);
+    return conclude(t, q->problem, &board, start, rc, err, choice);
 }
 
 int tuner_pick(struct tuner *t, const struct row_query *q, const uint32_t *tier,
                int n, struct infer_error *err, struct tune_choice *choice)
 {
-    struct candidates c = {0};
+    struct tune_candidates c = {0};
     int rc;
 
     if (tuner_mode(t) == TUNE_OFF || !is_measurable(q->problem))

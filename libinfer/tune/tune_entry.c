@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entries of the tuning cache.  That of a problem, the fifth element where
- * there is something to say:
+ * Entries of the tuning cache.  A choice is
  *
- *     ["row", variant, us, "variant's name",
- *      {"exhaustive": true, "near": [["row", variant, us, "name"], ...]}]
+ *     ["row", variant, us, "variant's name"]
+ *
+ * and of a row that calls a vendor's libraries
+ *
+ *     ["row", variant, us, "variant's name", "cuDNN 9.19.0, cuBLAS 13.1.0"].
+ *
+ * A problem's entry is its choice with one more element where there is
+ * something to say:
+ *
+ *     {"exhaustive": "libraries", "near": [choice, ...]}
  *
  * and that of a network, whose runs take `us` microseconds and took `alone_us`
  * when every problem had the choice that is the fastest by itself:
  *
- *     {"us": 151.3, "alone_us": 164.9, "exhaustive": true,
- *      "exchanged": {"a problem's key": ["row", variant, 0, "name"], ...}}
+ *     {"us": 151.3, "alone_us": 164.9, "exhaustive": "libraries",
+ *      "exchanged": {"a problem's key": choice, ...}}
+ *
+ * "exhaustive" names the libraries whose rows were measured too.
  */
 #include "libinfer/tune/tune_entry.h"
 
@@ -38,11 +47,26 @@ static bool put(cJSON *to, const char *key, cJSON *item)
 
 /* ---- choices ------------------------------------------------------- */
 
-static bool good_choice(const cJSON *e, int elements)
+/* The libraries of a choice; NULL: none. */
+static const char *libraries_of(const cJSON *e)
+{
+    const cJSON *item = cJSON_GetArrayItem(e, 4);
+
+    return cJSON_IsString(item) ? item->valuestring : NULL;
+}
+
+/* Elements of the choice at the start of an array. */
+static int choice_size(const cJSON *e)
+{
+    return libraries_of(e) ? 5 : 4;
+}
+
+/* True if the array holds a choice and `more` further elements. */
+static bool good_choice(const cJSON *e, int more)
 {
     int64_t variant;
 
-    return cJSON_IsArray(e) && cJSON_GetArraySize(e) == elements &&
+    return cJSON_IsArray(e) && cJSON_GetArraySize(e) == choice_size(e) + more &&
            cJSON_IsString(cJSON_GetArrayItem(e, 0)) &&
            cJSON_IsString(cJSON_GetArrayItem(e, 3)) &&
            json_int64(cJSON_GetArrayItem(e, 1), 0, MAX_VARIANT, &variant) &&
@@ -55,16 +79,19 @@ static void read_choice(const cJSON *e, struct tune_stored *out)
     out->variant = cJSON_GetArrayItem(e, 1)->valueint;
     out->seconds = 1e-6 * cJSON_GetArrayItem(e, 2)->valuedouble;
     out->variant_name = cJSON_GetArrayItem(e, 3)->valuestring;
+    out->libraries = libraries_of(e);
 }
 
 static cJSON *choice_json(const struct tune_stored *choice)
 {
+    const char *libraries = choice->libraries ? choice->libraries : "";
     cJSON *e = cJSON_CreateArray();
 
     if (!e || !put(e, NULL, cJSON_CreateString(choice->row)) ||
         !put(e, NULL, cJSON_CreateNumber(choice->variant)) ||
         !put(e, NULL, cJSON_CreateNumber(micros(choice->seconds))) ||
-        !put(e, NULL, cJSON_CreateString(choice->variant_name))) {
+        !put(e, NULL, cJSON_CreateString(choice->variant_name)) ||
+        (libraries[0] && !put(e, NULL, cJSON_CreateString(libraries)))) {
         cJSON_Delete(e);
         return NULL;
     }
@@ -81,7 +108,7 @@ static bool good_near(const cJSON *near)
         return true;
     cJSON_ArrayForEach(e, near)
     {
-        if (!good_choice(e, 4))
+        if (!good_choice(e, 0))
             return false;
     }
     return cJSON_IsArray(near);
@@ -89,21 +116,22 @@ static bool good_near(const cJSON *near)
 
 static bool good_problem(const cJSON *e)
 {
-    const cJSON *more = cJSON_GetArrayItem(e, 4);
+    const cJSON *more = cJSON_GetArrayItem(e, choice_size(e));
 
-    return good_choice(e, 4) || (good_choice(e, 5) && cJSON_IsObject(more) &&
+    return good_choice(e, 0) || (good_choice(e, 1) && cJSON_IsObject(more) &&
                                  good_near(json_member(more, "near")));
 }
 
 bool tune_entry_read(const cJSON *e, struct tune_entry *out)
 {
-    const cJSON *more = cJSON_GetArrayItem(e, 4), *near;
+    const cJSON *more, *near;
 
     if (!cJSON_IsArray(e))
         return false;
+    more = cJSON_GetArrayItem(e, choice_size(e));
     *out = (struct tune_entry){0};
     read_choice(e, &out->best);
-    out->exhaustive = json_bool(more, "exhaustive", false);
+    out->exhaustive = json_string(more, "exhaustive");
     cJSON_ArrayForEach(near, json_member(more, "near"))
     {
         if (out->n_near < TUNE_NEAR)
@@ -134,7 +162,8 @@ cJSON *tune_entry_json(const struct tune_entry *entry)
         return e;
     more = cJSON_CreateObject();
     if (!put(e, NULL, more) ||
-        (entry->exhaustive && !cJSON_AddTrueToObject(more, "exhaustive")) ||
+        (entry->exhaustive &&
+         !cJSON_AddStringToObject(more, "exhaustive", entry->exhaustive)) ||
         !add_near(more, entry)) {
         cJSON_Delete(e);
         return NULL;
@@ -154,7 +183,7 @@ static bool good_network(const cJSON *e)
         return false;
     cJSON_ArrayForEach(choice, exchanged)
     {
-        if (!good_choice(choice, 4))
+        if (!good_choice(choice, 0))
             return false;
     }
     return true;
@@ -167,7 +196,7 @@ bool tune_entry_read_network(const cJSON *e, struct tune_network_entry *out)
     *out = (struct tune_network_entry){
         .seconds = 1e-6 * json_double(e, "us", 0),
         .alone = 1e-6 * json_double(e, "alone_us", 0),
-        .exhaustive = json_bool(e, "exhaustive", false)};
+        .exhaustive = json_string(e, "exhaustive")};
     return true;
 }
 
@@ -189,7 +218,8 @@ static bool fill_network(cJSON *e, const struct tune_network_entry *entry)
 
     if (!cJSON_AddNumberToObject(e, "us", micros(entry->seconds)) ||
         !cJSON_AddNumberToObject(e, "alone_us", micros(entry->alone)) ||
-        (entry->exhaustive && !cJSON_AddTrueToObject(e, "exhaustive")))
+        (entry->exhaustive &&
+         !cJSON_AddStringToObject(e, "exhaustive", entry->exhaustive)))
         return false;
     list = cJSON_AddObjectToObject(e, "exchanged");
     if (!list)

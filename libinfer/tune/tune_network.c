@@ -399,8 +399,7 @@ static int remember(const struct search *s, struct infer_error *err,
 {
     struct tune_network_entry entry = {.seconds = s->seconds,
                                        .alone = s->alone,
-                                       .exhaustive =
-                                           tuner_mode(s->t) == TUNE_EXHAUSTIVE};
+                                       .exhaustive = tuner_thoroughness(s->t)};
     struct tune_substitution *list =
         calloc((size_t)s->n_problems + 1, sizeof *list);
     int i, rc;
@@ -474,7 +473,7 @@ bool tuner_recall(struct tuner *t, const struct tune_network *n)
         !open_search(t, n, &s))
         return false;
     if (tune_cache_find_network(t->cache, s.key, &entry) &&
-        (tuner_mode(t) != TUNE_EXHAUSTIVE || entry.exhaustive))
+        tuner_trusts(t, entry.exhaustive))
         known = read_choices(&s);
     for (i = 0; known && i < s.n_problems; i++)
         if (s.problem[i].n_options > 0) {

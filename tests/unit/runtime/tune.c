@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/backend.h"
 #include "libinfer/tune/tune_private.h"
 
 static char *read_file(void)
@@ -38,7 +39,7 @@ static void add_entry(struct tune_cache *c, const char *key, const char *row,
                       int variant)
 {
     const struct tune_entry e = {
-        .best = {row, variant, variant ? "engine" : "", 1.5e-6}};
+        .best = {row, variant, variant ? "engine" : "", 1.5e-6, ""}};
     struct infer_error err = {0};
 
     assert_int_equal(tune_cache_add(c, key, &e, &err), 0);
@@ -74,13 +75,15 @@ static void test_round_trip(void **unused)
 /* How an entry was searched, and what came near to it. */
 static void test_search(void **unused)
 {
-    struct tune_entry e = {.best = {"row_a", 0, "", 1e-6}, .exhaustive = true};
+    struct tune_entry e = {.best = {.row = "row_a", .variant_name = ""},
+                           .exhaustive = "oneDNN 9.9"};
     struct tune_cache *c = cache_of("card");
     struct infer_error err = {0};
 
     (void)unused;
     for (int i = 0; i < 2; i++) {
-        const struct tune_stored way = {"row_n", i + 5, "near", (i + 2) * 1e-6};
+        const struct tune_stored way = {"row_n", i + 5, "near", (i + 2) * 1e-6,
+                                        i ? "lib 1.2" : NULL};
 
         e.near[e.n_near++] = way;
     }
@@ -91,18 +94,22 @@ static void test_search(void **unused)
 
     c = cache_of("card");
     assert_true(tune_cache_find(c, "thorough", &e));
-    assert_true(e.exhaustive);
+    assert_string_equal(e.exhaustive, "oneDNN 9.9");
     assert_false(e.imported);
     assert_int_equal(e.n_near, 2);
     for (int i = 0; i < 2; i++) {
         assert_string_equal(e.near[i].row, "row_n");
         assert_int_equal(e.near[i].variant, i + 5);
         assert_string_equal(e.near[i].variant_name, "near");
+        if (i)
+            assert_string_equal(e.near[i].libraries, "lib 1.2");
+        else
+            assert_null(e.near[i].libraries);
         assert_true(e.near[i].seconds > (i + 1.99) * 1e-6 &&
                     e.near[i].seconds < (i + 2.01) * 1e-6);
     }
     assert_true(tune_cache_find(c, "plain", &e));
-    assert_false(e.exhaustive);
+    assert_null(e.exhaustive);
     assert_int_equal(e.n_near, 0);
     tune_cache_close(c);
     unlink(tuning_path);
@@ -196,8 +203,8 @@ static void test_text(void **unused)
 static void test_damaged(void **unused)
 {
     (void)unused;
-    check_ignored("{\"libinfer_tuning\": 2, \"devices\": {");
-    check_ignored("{\"libinfer_tuning\": 1, \"devices\": {}}");
+    check_ignored("{\"libinfer_tuning\": 3, \"devices\": {");
+    check_ignored("{\"libinfer_tuning\": 2, \"devices\": {}}");
 }
 
 /* A name that was meant for another option costs nobody a file. */
@@ -260,7 +267,7 @@ static void test_many(void **unused)
     assert_true(clock() - start < CLOCKS_PER_SEC);
     assert_true(tune_cache_find(c, "key 19999", &e));
     assert_int_equal(e.best.variant, 19999);
-    assert_false(e.exhaustive); /* entries of four elements */
+    assert_null(e.exhaustive); /* entries of four elements */
     assert_int_equal(e.n_near, 0);
     assert_true(tune_cache_find(c, "one", &e));
     tune_cache_close(c);
@@ -270,9 +277,9 @@ static void test_many(void **unused)
 /* Entries that make no sense are passed over one by one. */
 static void test_bad_entries(void **unused)
 {
-    struct tune_entry near = {.best = {"row_a", 0, "", 1e-6},
+    struct tune_entry near = {.best = {.row = "row_a", .variant_name = ""},
                               .n_near = 1,
-                              .near = {{"row_c", 0, "", 1e-6}}};
+                              .near = {{.row = "row_c", .variant_name = ""}}};
     struct infer_error err = {0};
     struct tune_cache *c;
     struct tune_entry e;
@@ -478,13 +485,14 @@ static void test_inputs_stay(void **unused)
                                         .fn = &fn};
     static const int64_t sizes[] = {700000, 300000, 600000};
     const struct kern_row *rows[] = {&row};
+    double estimate = 0, limit = 0;
+    const struct tune_candidates candidates = {rows, &estimate, &limit, 1};
     const struct row_tiers tiers = {.n = 1,
                                     .tier = {ROW_TIER(INFER_BACKEND_REF)}};
     struct infer_error err = {0};
     struct tune_choice choice;
     struct device cpu;
     struct tuner *t;
-    const double limit = 0;
     size_t i;
 
     (void)unused;
@@ -498,13 +506,111 @@ static void test_inputs_stay(void **unused)
 
         p.in[0] = p.out[0] =
             kern_tensor_dense(INFER_F32, 1, &sizes[i], KERN_NCHW);
-        assert_int_equal(tuner_choose(t, &p, rows, &limit, 1, &err, &choice),
-                         0);
+        assert_int_equal(tuner_choose(t, &p, &candidates, &err, &choice), 0);
     }
     assert_true(launches >= 6);
     assert_false(found_infinity);
     tuner_close(t);
     device_close(&cpu);
+}
+
+/* A choice that calls a library holds for the library's version alone. */
+static void test_libraries(void **unused)
+{
+#ifdef HAVE_ONEDNN
+    const char *const row = "conv_fprop_nhwc_f32_onednn";
+    const char *const now = kern_backend_libraries(INFER_BACKEND_ONEDNN);
+    struct tune_choice c;
+
+    (void)unused;
+    assert_non_null(strstr(now, "oneDNN "));
+    assert_true(
+        tune_choice_of(&(struct tune_stored){row, 0, "", 1e-6, now}, &c));
+    assert_string_equal(tune_stored_of(&c).libraries, now);
+    assert_false(tune_choice_of(
+        &(struct tune_stored){row, 0, "", 1e-6, "oneDNN 0.9.0"}, &c));
+    assert_false(
+        tune_choice_of(&(struct tune_stored){row, 0, "", 1e-6, NULL}, &c));
+    assert_true(tune_choice_of(
+        &(struct tune_stored){"conv_fprop_ref", 0, "", 1e-6, NULL}, &c));
+    assert_string_equal(tune_stored_of(&c).libraries, "");
+#else
+    (void)unused;
+    skip();
+#endif
+}
+
+/* A convolution of 128 images, 64 -> 64 channels, 56x56 pixels, 3x3: 29.6
+ * GFLOP. */
+static struct kern_problem large_convolution(enum infer_dtype dtype)
+{
+    const int64_t x[] = {128, 64, 56, 56}, w[] = {64, 64, 3, 3};
+    struct kern_problem p = {.op = KERN_CONV_FPROP, .n_in = 2, .n_out = 1};
+
+    p.in[0] = p.out[0] = kern_tensor_dense(dtype, 4, x, KERN_NHWC);
+    p.in[1] = kern_tensor_dense(dtype, 4, w, KERN_NCHW);
+    p.attr.conv.groups = 1;
+    for (int i = 0; i < 2; i++) {
+        p.attr.conv.stride[i] = p.attr.conv.dilation[i] = 1;
+        p.attr.conv.pad_begin[i] = p.attr.conv.pad_end[i] = 1;
+    }
+    assert_int_equal(kern_problem_check(&p, NULL), 0);
+    return p;
+}
+
+/* An H100: 132 multiprocessors at 1.98 GHz, 5120 bits at 2.619 GHz. */
+static void test_bound(void **unused)
+{
+    const struct device_rates r =
+        device_rates_of_gpu(90, 132, 1.98e9, 2.619e9, 5120);
+    const struct device_rates old =
+        device_rates_of_gpu(70, 80, 1.53e9, 0.877e9, 4096);
+    const struct device_rates none = {0};
+    struct kern_problem p = large_convolution(INFER_F16);
+    const double flops = 2.0 * 128 * 56 * 56 * 64 * 64 * 9;
+    const double halves = 2.0 * (2 * 128.0 * 64 * 56 * 56 + 64 * 64 * 9);
+
+    (void)unused;
+    /* NVIDIA's data sheets: 3.35 TB/s, 67 and 989 TFLOP/s (at 1.83 GHz);
+     * 0.9 TB/s, 15.7 and 125. */
+    assert_true(fabs(r.bandwidth / 3.35e12 - 1) < 0.01);
+    assert_true(fabs(r.vector / 67e12 - 1) < 0.01);
+    assert_true(fabs(r.tensor / 989e12 * 1.83 / 1.98 - 1) < 0.01);
+    assert_true(fabs(old.bandwidth / 0.9e12 - 1) < 0.01);
+    assert_true(fabs(old.vector / 15.7e12 - 1) < 0.01);
+    assert_true(fabs(old.tensor / 125e12 - 1) < 0.01);
+    /* Bytes are the bound of this problem in F16, products in F32. */
+    assert_true(fabs(device_rates_bound(&r, &p) / (halves / r.bandwidth) - 1) <
+                1e-6);
+    p = large_convolution(INFER_F32);
+    assert_true(fabs(device_rates_bound(&r, &p) / (flops / r.vector) - 1) <
+                1e-6);
+    p.allow_tf32 = true;
+    assert_true(fabs(device_rates_bound(&r, &p) / (2 * halves / r.bandwidth) -
+                     1) < 1e-6);
+    assert_true(device_rates_bound(&none, &p) == 0);
+}
+
+/* Rows of later tiers are measured where the first is far from the bound. */
+static void test_later(void **unused)
+{
+    const struct kern_problem p = large_convolution(INFER_F16);
+    struct device gpu = {
+        .rates = device_rates_of_gpu(90, 132, 1.98e9, 2.619e9, 5120)};
+    struct tuner t = {.mode = TUNE_ON, .pool = {.device = &gpu}};
+    const double bound = device_rates_bound(&gpu.rates, &p);
+
+    (void)unused;
+    assert_true(bound > 20e-6 && bound < 40e-6);
+    assert_false(tuner_wants_later(&t, &p, 2.5 * bound));
+    assert_true(tuner_wants_later(&t, &p, 4 * bound));
+    /* What nothing could be measured of. */
+    assert_true(tuner_wants_later(&t, &p, TUNE_PRUNED));
+    t.mode = TUNE_EXHAUSTIVE;
+    assert_true(tuner_wants_later(&t, &p, bound));
+    t.mode = TUNE_ON;
+    gpu.rates = (struct device_rates){0};
+    assert_false(tuner_wants_later(&t, &p, 1));
 }
 
 static void test_options(void **unused)
@@ -539,6 +645,9 @@ int main(void)
         cmocka_unit_test(test_sessions),
         cmocka_unit_test(test_more_thorough),
         cmocka_unit_test(test_inputs_stay),
+        cmocka_unit_test(test_libraries),
+        cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_later),
         cmocka_unit_test(test_options),
     };
 
