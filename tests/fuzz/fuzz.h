@@ -50,25 +50,33 @@ static inline void fuzz_read(const struct weights_format *format,
 
 /* The same of a format that gives a graph, which must hold together: what a
  * reader accepts has known shapes throughout. */
-static inline void fuzz_graph(const struct weights_format *format,
-                              const void *data, size_t size)
+static inline void fuzz_graph_with(const struct weights_format *format,
+                                   const struct weights_options *options,
+                                   const void *data, size_t size)
 {
     struct weights_file file = {"fuzz/none", fuzz_blob(data, size)};
-    struct weights_options options;
     struct weights_import import;
     struct infer_error err;
 
     if (!file.blob)
         return;
-    weights_options_init(&options);
     weights_import_init(&import);
     format->probe(&file);
-    if (format->read(&file, &options, &err, &import) == 0 &&
+    if (format->read(&file, options, &err, &import) == 0 &&
         (graph_infer_shapes(import.graph, NULL, &err) < 0 ||
          graph_validate(import.graph, &err) < 0))
         abort();
     weights_import_clear(&import);
     weights_file_close(&file);
+}
+
+static inline void fuzz_graph(const struct weights_format *format,
+                              const void *data, size_t size)
+{
+    struct weights_options options;
+
+    weights_options_init(&options);
+    fuzz_graph_with(format, &options, data, size);
 }
 
 #endif

@@ -207,3 +207,23 @@ int aten_alias_write(struct onnx_import *im, struct pb_span out,
     }
     return im->rc;
 }
+
+int aten_alias_fail(struct onnx_import *im, struct pb_span in)
+{
+    struct aten_context *c = aten_of(im);
+    struct aten_alias *a;
+    int v, storage = 0;
+
+    while (in.bytes && newest(im, &in)) {
+        a = owner(im, in);
+        if (!a || onnx_value_get(im, in, &v) < 0)
+            break;
+        if (!storage)
+            c->version[a->storage - 1]++;
+        storage = a->storage;
+        a->version = c->version[storage - 1]; /* refused by its state */
+        im->value[v].state = ONNX_FAILED;
+        in = a->maker ? a->base : aten_no_input();
+    }
+    return im->rc;
+}

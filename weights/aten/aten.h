@@ -80,6 +80,10 @@ struct aten_program {
     /* A new reference. */
     int (*load)(struct onnx_import *im, void *user, size_t index,
                 struct constant **out);
+    /* Of a program that is run instead of listed, else NULL: tells its
+     * operators by aten_tell() and sets the outputs, in every attempt anew. */
+    int (*run)(struct onnx_import *im, void *user);
+    bool unfinished; /* run() stopped before it knew the outputs */
     void *user;
 };
 
@@ -87,6 +91,12 @@ struct aten_program {
 int aten_import(struct aten_program *program,
                 const struct weights_options *options, struct infer_error *err,
                 struct graph **out);
+/* For run(): imports a node, which stays as long as im->keep.  Its refusal is
+ * counted under the label and in *result; only EMEMORY is returned. */
+int aten_tell(struct onnx_import *im, const struct aten_node *node,
+              const char *label, int *result);
+/* The same: adds a tensor that load() loads, once. */
+int aten_add_constant(struct onnx_import *im, const struct aten_constant *c);
 
 /* ---- the import ---------------------------------------------------- */
 
@@ -145,6 +155,9 @@ int aten_alias_view(struct onnx_import *im, struct pb_span out,
 /* It wrote `out` into `in`, and so into what `in` is a view of. */
 int aten_alias_write(struct onnx_import *im, struct pb_span out,
                      struct pb_span in);
+/* A node that was refused would have written into `in`: who reads that, or what
+ * it is a view of, is refused as well. */
+int aten_alias_fail(struct onnx_import *im, struct pb_span in);
 /* base with `part` in the place of the view that a node made of it; empty where
  * that cannot be told (write.c). */
 struct pb_span aten_around(struct onnx_import *im,

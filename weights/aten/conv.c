@@ -191,7 +191,9 @@ int aten_avg_pool(struct onnx_import *im)
         return ATEN_LAST(im, "AveragePool", &a, x);
     for (int i = 0; i < n; i++)
         divisor *= window[i];
+    /* Windows that are cut off at the end have fewer elements. */
     if (aten_int(im, "divisor_override", 1) < 1 ||
+        aten_flag(im, "ceil_mode", false) ||
         !aten_flag(im, "count_include_pad", true))
         return onnx_fail(im, INFER_EUNSUPPORTED, "a divisor of its own");
     x = ATEN_STEP(im, "AveragePool", &a, x);

@@ -52,22 +52,27 @@ const struct aten_op *aten_op_of(struct pb_span name, bool *written)
 
 /* ---- constants, inputs, outputs ------------------------------------ */
 
+int aten_add_constant(struct onnx_import *im, const struct aten_constant *c)
+{
+    int v;
+
+    if (onnx_value_get(im, c->name, &v) < 0)
+        return im->rc;
+    if (im->value[v].state != ONNX_UNKNOWN)
+        return onnx_fail(im, INFER_EFORMAT, "two tensors are named '%.*s'",
+                         PB_TEXT(c->name, 128));
+    im->value[v].state = ONNX_LAZY;
+    im->value[v].tensor = (struct pb_span){(unsigned char *)c, sizeof *c};
+    return 0;
+}
+
 static int add_constants(struct onnx_import *im)
 {
     const struct aten_program *p = aten_of(im)->program;
-    int v;
 
     aten_alias_clear(aten_of(im));
-    for (int i = 0; i < p->n_constants && im->rc == 0; i++) {
-        if (onnx_value_get(im, p->constant[i].name, &v) < 0)
-            break;
-        if (im->value[v].state != ONNX_UNKNOWN)
-            return onnx_fail(im, INFER_EFORMAT, "two tensors are named '%.*s'",
-                             PB_TEXT(p->constant[i].name, 128));
-        im->value[v].state = ONNX_LAZY;
-        im->value[v].tensor = (struct pb_span){(unsigned char *)&p->constant[i],
-                                               sizeof p->constant[i]};
-    }
+    for (int i = 0; i < p->n_constants && im->rc == 0; i++)
+        aten_add_constant(im, &p->constant[i]);
     return im->rc;
 }
 
@@ -100,6 +105,8 @@ static int give_output(struct onnx_import *im, size_t i, struct pb_span *out)
 {
     const struct aten_program *p = aten_of(im)->program;
 
+    if (p->unfinished)
+        return INFER_EUNSUPPORTED;
     if (i >= (size_t)p->n_outputs)
         return 0;
     return aten_alias_read(im, p->output[i], out) < 0 ? im->rc : 1;
@@ -195,6 +202,13 @@ static struct pb_span first_of(const struct aten_node *n)
                                                          : aten_no_input();
 }
 
+/* Whether the operator writes into its first input, by its name. */
+static bool writes(struct pb_span op)
+{
+    return op.bytes > 1 && op.data[op.bytes - 1] == '_' &&
+           op.data[op.bytes - 2] != '_';
+}
+
 /* 1: an input of it was refused. */
 static int run_node(struct onnx_import *im, const struct aten_node *n)
 {
@@ -219,25 +233,41 @@ static int run_node(struct onnx_import *im, const struct aten_node *n)
     return im->rc;
 }
 
+int aten_tell(struct onnx_import *im, const struct aten_node *node,
+              const char *label, int *result)
+{
+    struct infer_error *err = im->err, fault;
+    int rc;
+
+    onnx_arena_reset(&im->scratch);
+    error_clear(&fault);
+    im->err = &fault;
+    rc = run_node(im, node);
+    if (rc != 0 && rc != INFER_EMEMORY && writes(node->op)) {
+        im->rc = 0;
+        if (aten_alias_fail(im, first_of(node)) < 0)
+            rc = im->rc;
+    }
+    im->err = err;
+    return onnx_end_node(im, rc, &fault, label, result) < 0 ? INFER_EMEMORY : 0;
+}
+
 static int run_nodes(struct onnx_import *im)
 {
     const struct aten_program *p = aten_of(im)->program;
-    struct infer_error *err = im->err, fault;
-    char label[512] = "";
-    int rc, result = 0;
+    char label[512];
+    int result = 0;
 
+    if (p->run)
+        return p->run(im, p->user);
     if (mark_all_reads(im) < 0)
         return im->rc;
     for (int i = 0; i < p->n_nodes; i++) {
-        onnx_arena_reset(&im->scratch);
-        error_clear(&fault);
-        im->err = &fault;
-        rc = run_node(im, &p->node[i]);
-        im->err = err;
-        if (rc < 0)
-            snprintf(label, sizeof label, "%.*s %s",
-                     PB_TEXT(p->node[i].op, 128), aten_of(im)->current.name);
-        if (onnx_end_node(im, rc, &fault, label, &result) < 0)
+        const struct aten_node *n = &p->node[i];
+
+        snprintf(label, sizeof label, "%.*s %.*s", PB_TEXT(n->op, 128),
+                 PB_TEXT(n->n_out ? n->out[0] : n->op, 256));
+        if (aten_tell(im, n, label, &result) < 0)
             return INFER_EMEMORY;
     }
     return result;

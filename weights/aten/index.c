@@ -50,6 +50,31 @@ int aten_embedding(struct onnx_import *im)
                      aten_tensor(im, "indices"));
 }
 
+/* How values meet that go to the same place, by PyTorch's word or by the row.
+ */
+static int set_reduction(struct onnx_import *im, struct aten_attrs *a)
+{
+    static const char *const words[][2] = {
+        {"add", "add"},  {"sum", "add"},  {"multiply", "mul"},
+        {"prod", "mul"}, {"amax", "max"}, {"amin", "min"}};
+    const struct pb_span how = aten_text(im, "reduce");
+
+    if (how.bytes == 0) {
+        if (aten_row(im)->param)
+            aten_set_word(a, "reduction", "add");
+        return im->rc;
+    }
+    if (!aten_flag(im, "include_self", true))
+        return onnx_fail(im, INFER_EUNSUPPORTED, "include_self=False");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (pb_span_is(how, words[i][0])) {
+            aten_set_word(a, "reduction", words[i][1]);
+            return im->rc;
+        }
+    return onnx_fail(im, INFER_EUNSUPPORTED, "values that meet by '%.*s'",
+                     PB_TEXT(how, 64));
+}
+
 /* The value at each index of an axis; param: how values meet. */
 int aten_scatter(struct onnx_import *im)
 {
@@ -64,8 +89,8 @@ int aten_scatter(struct onnx_import *im)
             aten_cast(im, aten_tensor(im, "value"), aten_type_of(im, x)),
             ATEN_STEP(im, "Shape", NULL, index));
     aten_set_int(&a, "axis", aten_axis(im, "dim", aten_rank(im, x), 0));
-    if (aten_row(im)->param)
-        aten_set_word(&a, "reduction", "add");
+    if (set_reduction(im, &a) < 0)
+        return im->rc;
     return ATEN_LAST(im, "ScatterElements", &a, x, index, value);
 }
 

@@ -8,10 +8,25 @@
 
 /* ---- pads ---------------------------------------------------------- */
 
-/* PyTorch lists the last dimension first, with both ends side by side. */
+/* Without the entries that negative pads cut off. */
+static struct pb_span cut_off(struct onnx_import *im, struct pb_span x,
+                              int rank, int axes, const int64_t *given)
+{
+    for (int i = 0; i < axes; i++)
+        if (given[2 * i] < 0 || given[2 * i + 1] < 0)
+            x = aten_cut(im, x, rank - 1 - i,
+                         given[2 * i] < 0 ? -given[2 * i] : 0,
+                         given[2 * i + 1] < 0 ? given[2 * i + 1] : INT64_MAX);
+    return x;
+}
+
+/* Negative pads cut off from what the others made; where pixels come from the
+ * other end, they cut off first.
+ * PyTorch lists the last dimension first, with both ends side by side. */
 static int pad(struct onnx_import *im, const char *mode, double value)
 {
-    const struct pb_span x = aten_tensor(im, "self");
+    const bool wraps = strcmp(mode, "wrap") == 0;
+    struct pb_span x = aten_tensor(im, "self");
     const int rank = aten_rank(im, x);
     int64_t given[2 * INFER_MAX_RANK], both[2 * INFER_MAX_RANK];
     const int n = aten_ints(im, aten_row(im)->onnx, 2 * INFER_MAX_RANK, given);
@@ -21,12 +36,15 @@ static int pad(struct onnx_import *im, const char *mode, double value)
         return onnx_fail(im, INFER_EFORMAT, "%d paddings of rank %d", n, rank);
     memset(both, 0, sizeof both);
     for (int i = 0; i < n / 2; i++) {
-        both[rank - 1 - i] = given[2 * i];
-        both[2 * rank - 1 - i] = given[2 * i + 1];
+        both[rank - 1 - i] = given[2 * i] > 0 ? given[2 * i] : 0;
+        both[2 * rank - 1 - i] = given[2 * i + 1] > 0 ? given[2 * i + 1] : 0;
     }
     aten_set_word(&a, "mode", mode);
-    return ATEN_LAST(im, "Pad", &a, x, aten_list(im, 2 * rank, both),
-                     aten_scalar(im, aten_type_of(im, x), value));
+    if (wraps)
+        x = cut_off(im, x, rank, n / 2, given);
+    x = ATEN_STEP(im, "Pad", &a, x, aten_list(im, 2 * rank, both),
+                  aten_scalar(im, aten_type_of(im, x), value));
+    return aten_same(im, 0, wraps ? x : cut_off(im, x, rank, n / 2, given));
 }
 
 int aten_pad(struct onnx_import *im)
@@ -86,6 +104,32 @@ static void set_mode(struct onnx_import *im, struct aten_attrs *a, int param)
                                                      : "asymmetric");
 }
 
+/* floor(size factor) of each axis of space, from an index of x's shape on. */
+static struct pb_span scaled(struct onnx_import *im, struct pb_span x,
+                             int space, const double *factor)
+{
+    int64_t size[3], dim = space;
+    struct pb_span y;
+    struct constant *c;
+    bool known = true;
+
+    for (int i = 0; i < space; i++) {
+        size[i] = aten_dim(im, x, 2 + i);
+        known &= size[i] >= 0;
+        size[i] = (int64_t)floor((double)size[i] * factor[i]);
+    }
+    if (known)
+        return aten_list(im, space, size);
+    if (im->rc < 0 || onnx_new_constant(im, INFER_F64, 1, &dim, &c) < 0)
+        return aten_no_input();
+    for (int i = 0; i < space; i++)
+        ((double *)c->data)[i] = factor[i];
+    y = aten_cut(im, ATEN_STEP(im, "Shape", NULL, x), 0, 2, 2 + space);
+    y = ATEN_STEP(im, "Mul", NULL, aten_cast(im, y, INFER_F64),
+                  onnx_step_constant(im, c));
+    return aten_cast(im, ATEN_STEP(im, "Floor", NULL, y), INFER_I64);
+}
+
 /* Factors of the axes of space, if all are given: how many. */
 static int factors(struct onnx_import *im, int space, double *out)
 {
@@ -103,14 +147,34 @@ static int factors(struct onnx_import *im, int space, double *out)
     return n;
 }
 
+/* False where sizes are given that the factors do not lead to. */
+static bool factors_fit(struct onnx_import *im, struct pb_span x, int space,
+                        const double *factor)
+{
+    int64_t want[3];
+
+    if (!aten_has(im, "output_size"))
+        return true;
+    aten_each(im, "output_size", space, 1, want);
+    for (int i = 0; i < space && im->rc == 0; i++) {
+        const int64_t size = aten_dim(im, x, 2 + i);
+
+        if (size > 0 && (int64_t)floor((double)size * factor[i]) != want[i])
+            return false;
+    }
+    return true;
+}
+
 int aten_upsample(struct onnx_import *im)
 {
     const int param = aten_row(im)->param, space = param / SPACE;
     const struct pb_span x =
         aten_tensor(im, aten_has(im, "input") ? "input" : "self");
     const struct pb_span none = aten_no_input();
+    const bool corners = aten_flag(im, "align_corners", false);
     struct aten_attrs a = {.n = 0}, first = {.n = 0};
     double factor[3];
+    bool given;
     int64_t dim = space + 2;
     struct constant *c;
     struct pb_span part[2];
@@ -119,9 +183,16 @@ int aten_upsample(struct onnx_import *im)
     if (im->rc == 0 && aten_rank(im, x) != space + 2)
         return onnx_fail(im, INFER_EUNSUPPORTED, "an input of rank %d",
                          aten_rank(im, x));
-    if (factors(im, space, factor) == space &&
-        (!aten_has(im, "output_size") ||
-         !aten_flag(im, "align_corners", false))) {
+    if (param & ANTIALIAS && corners)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "align_corners with antialiasing");
+    given = factors(im, space, factor) == space;
+    /* With corners on corners factors say how large the result is, and its
+     * size alone where its pixels lie. */
+    if (given && !corners) {
+        if (!factors_fit(im, x, space, factor))
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "factors other than those of the sizes");
         if (onnx_new_constant(im, INFER_F32, 1, &dim, &c) < 0)
             return im->rc;
         for (int i = 0; i < space + 2; i++)
@@ -129,7 +200,9 @@ int aten_upsample(struct onnx_import *im)
         return ATEN_LAST(im, "Resize", &a, x, none, onnx_step_constant(im, c));
     }
     part[0] = aten_cut(im, ATEN_STEP(im, "Shape", NULL, x), 0, 0, 2);
-    part[1] = aten_sizes(im, "output_size", 0, 0);
+    part[1] = given && !aten_has(im, "output_size")
+                  ? scaled(im, x, space, factor)
+                  : aten_sizes(im, "output_size", 0, 0);
     aten_set_int(&first, "axis", 0);
     return ATEN_LAST(im, "Resize", &a, x, none, none,
                      aten_step(im, "Concat", &first, 2, part));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise operators of one tensor. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "kernels/base/error.h"
 #include "weights/aten/aten.h"
@@ -305,6 +306,26 @@ int aten_trunc(struct onnx_import *im)
         ATEN_STEP(im, "Floor", NULL, ATEN_STEP(im, "Abs", NULL, x));
 
     return ATEN_LAST(im, "Mul", NULL, ATEN_STEP(im, "Sign", NULL, x), y);
+}
+
+/* To a number of decimals, as PyTorch does: 10^d x, rounded, divided by 10^d.
+ */
+int aten_round(struct onnx_import *im)
+{
+    struct pb_span x = aten_tensor(im, "self");
+    const int64_t decimals = aten_int(im, "decimals", 0);
+    const double scale = pow(10, (double)llabs(decimals));
+
+    if (im->rc < 0 || decimals == 0)
+        return ATEN_LAST(im, "Round", NULL, x);
+    if (decimals < -30 || decimals > 30 || !aten_is_float(aten_type_of(im, x)))
+        return onnx_fail(im, INFER_EUNSUPPORTED, "rounding to %lld decimals",
+                         (long long)decimals);
+    x = ATEN_STEP(im, decimals > 0 ? "Mul" : "Div", NULL, x,
+                  aten_scalar(im, aten_type_of(im, x), scale));
+    x = ATEN_STEP(im, "Round", NULL, x);
+    return ATEN_LAST(im, decimals > 0 ? "Div" : "Mul", NULL, x,
+                     aten_scalar(im, aten_type_of(im, x), scale));
 }
 
 /* ---- types --------------------------------------------------------- */

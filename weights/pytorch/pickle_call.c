@@ -513,6 +513,11 @@ static int call_row(struct pickle *p, uint32_t row, const struct args *a,
         return call_parameter(p, a, err, out);
     case CALL_FROM_TYPE:
         return call_from_type(p, a, err, out);
+    case CALL_TAGGED:
+        if (a->count != 2)
+            return wrong_args("torch.jit._pickle.restore_type_tag", err);
+        *out = a->item[0];
+        return 0;
     case CALL_NUMPY_DTYPE:
         return call_numpy_dtype(p, a, err, out);
     case CALL_NUMPY_SCALAR:

@@ -113,10 +113,11 @@ static const struct pickle_row rows[] = {
     {"argparse", "Namespace", CALL_OPAQUE, INFER_NONE},
     {"types", "SimpleNamespace", CALL_OPAQUE, INFER_NONE},
     {"functools", "partial", CALL_OPAQUE, INFER_NONE},
-    {"torch.jit._pickle", "build_intlist", CALL_OPAQUE, INFER_NONE},
-    {"torch.jit._pickle", "build_doublelist", CALL_OPAQUE, INFER_NONE},
-    {"torch.jit._pickle", "build_boollist", CALL_OPAQUE, INFER_NONE},
+    {"torch.jit._pickle", "build_intlist", CALL_LIST, INFER_NONE},
+    {"torch.jit._pickle", "build_doublelist", CALL_LIST, INFER_NONE},
+    {"torch.jit._pickle", "build_boollist", CALL_LIST, INFER_NONE},
     {"torch.jit._pickle", "build_tensorlist", CALL_LIST, INFER_NONE},
+    {"torch.jit._pickle", "restore_type_tag", CALL_TAGGED, INFER_NONE},
     {"pathlib", "PosixPath", CALL_OPAQUE, INFER_NONE},
     {"pathlib", "WindowsPath", CALL_OPAQUE, INFER_NONE},
     {"pathlib", "PurePosixPath", CALL_OPAQUE, INFER_NONE},
@@ -150,6 +151,10 @@ bool pickle_is_layer(const unsigned char *module, size_t bytes)
     static const char *const prefixes[] = {"torch.nn.modules.", PICKLE_SCRIPT};
     size_t i, n;
 
+    /* A class that the script itself defined is __torch__.NAME. */
+    if (bytes == sizeof PICKLE_SCRIPT - 2 &&
+        memcmp(module, PICKLE_SCRIPT, bytes) == 0)
+        return true;
     for (i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         n = strlen(prefixes[i]);
         if (bytes > n && memcmp(module, prefixes[i], n) == 0)

@@ -127,6 +127,7 @@ enum pickle_call {
     CALL_TENSOR_TYPED, /* _rebuild_tensor_v3, with a dtype */
     CALL_PARAMETER,    /* torch._utils._rebuild_parameter... */
     CALL_FROM_TYPE,    /* torch._tensor._rebuild_from_type_v2 */
+    CALL_TAGGED,       /* torch.jit._pickle.restore_type_tag(value, type) */
     CALL_STORAGE,      /* a storage class: only in persistent ids */
     CALL_DTYPE,        /* torch.float32 and so on: never called */
     CALL_NUMPY_DTYPE,

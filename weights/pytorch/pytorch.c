@@ -8,8 +8,8 @@
  *     NAME/byteorder       "little", where there is one
  *
  * TorchScript's archives are the same and hold NAME/constants.pkl and
- * NAME/code/ as well: the program is not read, its weights are those of
- * data.pkl.
+ * NAME/code/ as well.  This reader takes their weights, those of data.pkl, for
+ * an architecture; weights/torchscript reads the program.
  *
  * Files from before are in legacy.c.  A bare pickle of numpy arrays is
  * read too.
@@ -194,15 +194,15 @@ static int check_records(struct archive *a, struct infer_error *err)
     return 0;
 }
 
-static int load_storage(struct torch_source *source,
-                        struct torch_storage *storage, struct infer_error *err)
+int torch_load_member(struct zipfile *zip, const char *root, const char *folder,
+                      bool swapped, struct torch_storage *storage,
+                      struct infer_error *err)
 {
-    struct archive *a = source->user;
-    char name[MAX_KEY + 8];
+    char name[MAX_FOLDER + MAX_KEY + 16];
     struct zipfile_data data;
     size_t wanted = 0;
     int64_t i;
-    int rc = torch_storage_bytes(storage, err, &wanted);
+    int rc = torch_storage_bytes(storage, err, &wanted), n;
 
     if (rc < 0)
         return rc;
@@ -210,28 +210,37 @@ static int load_storage(struct torch_source *source,
         memchr(storage->key, 0, storage->key_bytes))
         return error_set(err, INFER_EFORMAT,
                          "the key of its storage is malformed");
-    snprintf(name, sizeof name, "data/%.*s", (int)storage->key_bytes,
-             (const char *)storage->key);
-    i = member(a, name);
+    n = snprintf(name, sizeof name, "%s%s%.*s", root, folder,
+                 (int)storage->key_bytes, (const char *)storage->key);
+    i = n > 0 && (size_t)n < sizeof name ? zipfile_find(zip, name) : -1;
     if (i < 0 && wanted == 0)
         return 0;
     if (i < 0)
         return error_set(err, INFER_EFORMAT, "the archive has no record '%s'",
-                         name);
-    if (a->zip.entry[i].bytes != wanted)
+                         name + strlen(root));
+    if (zip->entry[i].bytes != wanted)
         return error_set(err, INFER_EFORMAT,
                          "record '%s' has %llu bytes, but its storage needs "
                          "%zu",
-                         name, (unsigned long long)a->zip.entry[i].bytes,
-                         wanted);
-    rc = zipfile_read(&a->zip, (size_t)i, err, &data);
+                         name + strlen(root),
+                         (unsigned long long)zip->entry[i].bytes, wanted);
+    rc = zipfile_read(zip, (size_t)i, err, &data);
     if (rc < 0)
         return rc;
     storage->blob = data.blob;
     storage->data = data.data;
     storage->bytes = data.bytes;
-    torch_storage_settle(storage, a->swapped);
+    torch_storage_settle(storage, swapped);
     return 0;
+}
+
+static int load_storage(struct torch_source *source,
+                        struct torch_storage *storage, struct infer_error *err)
+{
+    struct archive *a = source->user;
+
+    return torch_load_member(&a->zip, a->folder, "data/", a->swapped, storage,
+                             err);
 }
 
 static int import_pickle(struct archive *a, const unsigned char *data,

@@ -7,6 +7,7 @@
 
 #include "weights/pytorch/pickle.h"
 #include "weights/weights.h"
+#include "weights/zip.h"
 
 /* One storage: a dense array that tensors view. */
 struct torch_storage {
@@ -52,6 +53,12 @@ int torch_storage_bytes(const struct torch_storage *storage,
                         struct infer_error *err, size_t *out);
 /* Puts the loaded bytes into native order and form. */
 void torch_storage_settle(struct torch_storage *storage, bool swapped);
+
+/* Loads a storage from the member ROOT FOLDER KEY of an archive; both end in a
+ * slash. */
+int torch_load_member(struct zipfile *zip, const char *root, const char *folder,
+                      bool swapped, struct torch_storage *storage,
+                      struct infer_error *err);
 
 /* The dense row-major constant of a TENSOR or ARRAY node: a view of its
  * storage where it is one, else a copy.  name is for messages. */

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TorchScript's archives: programs of PyTorch with their outputs, programs
+ * written by hand, and damaged ones. */
+#include "config.h"
+
+#include "tests/unit/weights/formats_help.h"
+#include "tests/unit/weights/keras_run.h"
+#include "weights/torchscript/script.h"
+
+extern const struct weights_format weights_format_torchscript;
+
+#define DATA SOURCE_DIR "/tests/data/torch/"
+
+/* ---- PyTorch's own ------------------------------------------------- */
+
+/* shape: of the input; NULL: what the reader finds. */
+static double difference_of(const char *name,
+                            const struct weights_input_shape *shape)
+{
+    struct weights_options options;
+    struct weights_import program, io;
+    struct infer_error err = {0};
+    char path[512];
+    double difference;
+
+    weights_options_init(&options);
+    weights_import_init(&program);
+    weights_import_init(&io);
+    snprintf(path, sizeof path, DATA "%s.npz", name);
+    if (weights_read(path, &options, &err, &io) < 0)
+        fail_msg("%s", err.text);
+    options.input_count = shape ? 1 : 0;
+    options.input_shape = shape;
+    snprintf(path, sizeof path, DATA "%s.pt", name);
+    if (weights_read(path, &options, &err, &program) < 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(program.format, "torchscript");
+    difference = run_graph(program.graph, &io.dict);
+    weights_import_clear(&program);
+    weights_import_clear(&io);
+    return difference;
+}
+
+TEST(test_programs)
+{
+    const struct weights_input_shape whole = {NULL, 4, {2, 3, 9, 8}};
+    const struct weights_input_shape batch = {NULL, 4, {-1, 3, 9, 8}};
+
+    assert_true(difference_of("traced", &whole) <= 1e-5);
+    assert_true(difference_of("traced", &batch) <= 1e-5);
+    assert_true(difference_of("scripted", &whole) <= 1e-5);
+    assert_true(difference_of("scripted", &batch) <= 1e-5);
+    assert_true(difference_of("frozen", &whole) <= 1e-5);
+}
+
+/* A convolution says how many channels the input has; the rest is free. */
+TEST(test_shape_of_a_convolution)
+{
+    struct weights_options options;
+    struct weights_import program;
+    struct infer_error err = {0};
+    const struct graph_value *x;
+
+    assert_true(difference_of("frozen", NULL) <= 1e-5);
+    weights_options_init(&options);
+    assert_int_equal(weights_read(DATA "frozen.pt", &options, &err, &program),
+                     0);
+    x = &program.graph->value[program.graph->input[0]];
+    assert_int_equal(x->rank, 4);
+    assert_int_equal(x->dim[0], -1);
+    assert_int_equal(x->dim[1], 3);
+    assert_int_equal(x->dim[2], -1);
+    weights_import_clear(&program);
+}
+
+/* Without a program, or where it is not wanted: the tensors. */
+TEST(test_weights_alone)
+{
+    struct weights_options options;
+    struct weights_import import;
+    struct infer_error err = {0};
+
+    weights_options_init(&options);
+    options.bare = true;
+    assert_int_equal(weights_read(DATA "scripted.pt", &options, &err, &import),
+                     0);
+    assert_null(import.graph);
+    assert_non_null(weights_dict_find(&import.dict, "b.1.c.weight"));
+    weights_import_clear(&import);
+}
+
+/* ---- written by hand ----------------------------------------------- */
+
+/* An object of __torch__.M with the attributes k = 3 and list = [2, 5]. */
+static const char object[] = "\x80\x02"
+                             "c__torch__\nM\n)\x81}("
+                             "X\x01\0\0\0kK\x03"
+                             "X\x04\0\0\0list(K\x02K\x05l"
+                             "ub.";
+
+#define CLASS(body)                                                            \
+    "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n  k : int\n" \
+    "  list : List[int]\n"                                                     \
+    "  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n" body
+
+static void make_archive(struct zipmaker *z, const char *code)
+{
+    zipmaker_add(z, "n/data.pkl", object, sizeof object - 1);
+    zipmaker_add(z, "n/constants.pkl", "\x80\2).", 4);
+    zipmaker_add(z, "n/code/__torch__.py", code, strlen(code));
+    zipmaker_end(z);
+}
+
+static int read_code(const char *code, int64_t rows, struct infer_error *err,
+                     struct weights_import *out)
+{
+    const struct weights_input_shape shape = {NULL, 2, {rows, 4}};
+    struct weights_options options;
+    struct zipmaker z = {0};
+    struct weights_file file = {"memory", NULL};
+    int rc;
+
+    make_archive(&z, code);
+    file.blob = help_blob(z.file.data, z.file.bytes);
+    weights_options_init(&options);
+    weights_import_init(out);
+    options.input_count = 1;
+    options.input_shape = &shape;
+    err->text[0] = 0;
+    rc = weights_format_torchscript.read(&file, &options, err, out);
+    weights_file_close(&file);
+    zipmaker_clear(&z);
+    return rc;
+}
+
+static void refused(const char *code, const char *word)
+{
+    struct weights_import import;
+    struct infer_error err;
+    const int rc = read_code(code, -1, &err, &import);
+
+    weights_import_clear(&import);
+    if (rc >= 0)
+        fail_msg("accepted, but '%s' was expected", word);
+    if (!strstr(err.text, word))
+        fail_msg("'%s' was expected in: %s", word, err.text);
+}
+
+/* The program computes factor * x + term, for a free batch as well. */
+static void gives_from(const char *code, float factor, float term, int64_t rows)
+{
+    const int64_t two[2] = {2, 4};
+    struct weights_import import;
+    struct weights_dict io;
+    struct constant *x = constant_new(INFER_F32, 2, two);
+    struct constant *y = constant_new(INFER_F32, 2, two);
+    struct infer_error err;
+
+    assert_true(x && y);
+    for (int i = 0; i < 8; i++) {
+        ((float *)x->data)[i] = (float)(i - 3);
+        ((float *)y->data)[i] = factor * (float)(i - 3) + term;
+    }
+    weights_dict_init(&io);
+    assert_int_equal(weights_dict_add(&io, "input0", x, &err), 0);
+    assert_int_equal(weights_dict_add(&io, "output0", y, &err), 0);
+    if (read_code(code, rows, &err, &import) < 0)
+        fail_msg("%s", err.text);
+    assert_true(run_graph(import.graph, &io) <= 1e-6);
+    weights_import_clear(&import);
+    weights_dict_clear(&io);
+}
+
+static void gives(const char *code, float factor, float term)
+{
+    gives_from(code, factor, term, 2);
+    gives_from(code, factor, term, -1);
+}
+
+TEST(test_statements)
+{
+    gives(CLASS("    return torch.mul(x, 2)\n"), 2, 0);
+    gives(CLASS("    y, z, = [x, 3]\n    return torch.mul(y, z)\n"), 3, 0);
+    gives(CLASS("    y, z = x, 3\n    return torch.add(y, z)\n"), 1, 3);
+    gives(CLASS("    if torch.eq(torch.dim(x), 2):\n      y = torch.neg(x)\n"
+                "    else:\n      y = x\n    return y\n"),
+          -1, 0);
+    gives(CLASS("    y = x\n    for i in range(3):\n"
+                "      y = torch.add(y, i)\n    return y\n"),
+          1, 3);
+    gives(CLASS("    y = x\n    n = 0\n    go = True\n    while go:\n"
+                "      y = torch.add(y, 1)\n      n0 = torch.add(n, 1)\n"
+                "      go, n = torch.lt(n0, 4), n0\n    return y\n"),
+          1, 4);
+    /* An attribute of the file, and one that the program sets. */
+    gives(CLASS("    self.k = torch.add(self.k, (self.list)[1])\n"
+                "    return torch.add(x, self.k)\n"),
+          1, 8);
+    /* What raises is not taken where a condition is not known. */
+    gives_from(CLASS("    if torch.eq(torch.size(x, 0), 2):\n      pass\n"
+                     "    else:\n      ops.prim.RaiseException(\"no\")\n"
+                     "    return x\n"),
+               1, 0, -1);
+    gives(CLASS("    y = torch.add_(x, 1)\n    z = torch.mul_(y, 2)\n"
+                "    return x\n"),
+          2, 2);
+}
+
+TEST(test_values)
+{
+    /* -7 // 2 = -4, -7 % 3 = 2 */
+    gives(CLASS("    return torch.add(x, torch.add(torch.floordiv(-7, 2), "
+                "torch.remainder(-7, 3)))\n"),
+          1, -2);
+    gives(CLASS("    y = annotate(List[int], [])\n"
+                "    _0 = torch.append(y, 4)\n    _1 = torch.append(y, 5)\n"
+                "    return torch.add(x, (y)[-1])\n"),
+          1, 5);
+    gives(
+        CLASS("    d = {\"a\": 1, \"b\": 7}\n    torch._set_item(d, \"a\", 2)\n"
+              "    return torch.add(x, torch.mul(d[\"a\"], d[\"b\"]))\n"),
+        1, 14);
+    gives(CLASS("    y = torch.slice([1, 2, 3, 4], 1, 3)\n"
+                "    return torch.add(x, torch.add((y)[0], torch.len(y)))\n"),
+          1, 4);
+    gives(CLASS("    return torch.mul(x, float(torch.size(x, 1)))\n"), 4, 0);
+    gives(CLASS("    y = torch.view(x, [torch.size(x, 0), 2, 2])\n"
+                "    return torch.view(y, [int(torch.size(y, 0)), -1])\n"),
+          1, 0);
+    gives(CLASS("    a, b, = torch.chunk(x, 2, 1)\n"
+                "    return torch.cat([a, b], 1)\n"),
+          1, 0);
+}
+
+/* Functions of the file, classes made by the program, and tuples with names. */
+TEST(test_calls)
+{
+    gives("def twice(x: Tensor,\n    by: int=2) -> Tensor:\n"
+          "  return torch.mul(x, by)\n" CLASS(
+              "    f = __torch__.twice\n    return f(f(x, ), 5, )\n"),
+          10, 0);
+    gives("class T(NamedTuple):\n  a : Tensor\n  b : int\n" CLASS(
+              "    t = __torch__.T(x, 6)\n"
+              "    return torch.add((t)[0], (t)[1])\n"),
+          1, 6);
+    gives("class C:\n  v : int\n"
+          "  def __init__(self: __torch__.C,\n    v: int) -> NoneType:\n"
+          "    self.v = v\n    return None\n" CLASS(
+              "    c = __torch__.C.__new__(__torch__.C)\n"
+              "    _0 = (c).__init__(9, )\n"
+              "    return torch.add(x, c.v)\n"),
+          1, 9);
+}
+
+/* ---- refused ------------------------------------------------------- */
+
+TEST(test_refused)
+{
+    refused("class M(Module):\n  pass\n", "no forward()");
+    refused(CLASS("    return torch.no_such(x)\n"),
+            "code/__torch__.py:8: torch.no_such: it is not supported");
+    refused(CLASS("    return ops.mine.op(x)\n"),
+            "code/__torch__.py:8: ops.mine.op is not supported");
+    refused(CLASS("    return y\n"), ":8: nothing is named 'y'");
+    refused(CLASS("    return self.z\n"), "has no attribute 'z'");
+    refused(CLASS("    if bool(torch.gt(torch.sum(x), 0)):\n      pass\n"
+                  "    else:\n      pass\n    return x\n"),
+            ":8: a condition that depends on data");
+    refused(CLASS("    if torch.gt(torch.size(x, 0), 1):\n      pass\n"
+                  "    else:\n      pass\n    return x\n"),
+            ":8: a condition that depends on a free size");
+    refused(CLASS("    for i in range(torch.size(x, 0)):\n      pass\n"
+                  "    return x\n"),
+            ":8: a loop whose turns depend on a free size");
+    refused(CLASS("    ops.prim.RaiseException(\"bad input\")\n"
+                  "    return x\n"),
+            ":8: the program raises 'bad input'");
+    refused(CLASS("    return __torch__.nothing(x, )\n"),
+            "the archive has no '__torch__.nothing'");
+    refused(CLASS("    return CONSTANTS.c0\n"), "no constant 'c0'");
+    refused(CLASS("    return torch.floordiv(1, 0)\n"), "division by zero");
+    refused(CLASS("    return torch.add(9223372036854775807, 1)\n"),
+            "beyond 64 bits");
+    refused(CLASS("    return 3\n"), "an output that is no tensor");
+    refused("class M(Module):\n  __forward_hooks__ = [\"h\", ]\n"
+            "  def forward(self,\n    x: Tensor) -> Tensor:\n    return x\n",
+            "hooks of the whole network");
+    refused("class M(Module):\n  def forward(self,\n    x: Tensor,\n"
+            "    n: int) -> Tensor:\n    return x\n",
+            "input 'n' is no tensor");
+}
+
+/* Each at its line. */
+TEST(test_syntax)
+{
+    refused(CLASS("    return torch.add(x, 1\n"), "code/__torch__.py:");
+    refused(CLASS("    return x +\n"), ":8: a character");
+    refused(CLASS("   return (x\n"), "code/__torch__.py:");
+    refused(CLASS("    with x:\n      pass\n"), ":8: 'with' is not supported");
+    refused(CLASS("    y = \"abc\n    return x\n"), ":8: a text has no end");
+    refused(CLASS("    y = \"\\q\"\n    return x\n"), ":8: a text has");
+    refused(CLASS("    y = 3j\n    return x\n"), ":8: complex numbers");
+    refused(CLASS("    y = 99999999999999999999\n    return x\n"),
+            ":8: a number is malformed");
+    refused(CLASS("    3 = x\n    return x\n"), ":8: the target");
+    refused(CLASS("    for i in x:\n      pass\n    return x\n"),
+            ":8: a loop over something other than range()");
+    refused(CLASS("      y = x\n    return x\n"), "code/__torch__.py:");
+    refused(CLASS("    return x\n   z = x\n"), "between two blocks");
+    refused(CLASS("    y = ]\n"), "a bracket is closed");
+}
+
+/* Programs that would not end, or take all memory. */
+TEST(test_limits)
+{
+    char *text = malloc(20000);
+    size_t n;
+
+    assert_non_null(text);
+    refused(CLASS("    while True:\n      pass\n    return x\n"),
+            "more than 1048576 steps");
+    refused(CLASS("    for i in range(9000000000):\n      pass\n"
+                  "    return x\n"),
+            "steps");
+    refused(CLASS("    return (self).forward(x, )\n"), "nested too deep");
+    refused(CLASS("    y = torch.mul([1], 4611686018427387904)\n"
+                  "    return x\n"),
+            "a list of more than 65536 items");
+    refused(CLASS("    y = [1]\n    while True:\n"
+                  "      _0 = torch.append(y, y)\n    return x\n"),
+            "65536 items");
+    refused(CLASS("    while True:\n      y = torch.neg(x)\n    return x\n"),
+            "more nodes than the limit");
+    n = (size_t)sprintf(text, CLASS("    return "));
+    memset(text + n, '(', 5000);
+    strcpy(text + n + 5000, "x\n");
+    refused(text, "nested too deep");
+    for (size_t i = 0; i < 5000; i++)
+        memcpy(text + n + 2 * i, ".a", 2);
+    text[n] = 'x';
+    strcpy(text + n + 10000, "\n");
+    refused(text, "nested too deep");
+    free(text);
+}
+
+/* An input whose shape nothing tells. */
+TEST(test_shape_is_missing)
+{
+    struct zipmaker z = {0};
+
+    make_archive(&z, CLASS("    return torch.mul(x, 2)\n"));
+    help_refused(&weights_format_torchscript, z.file.data, z.file.bytes,
+                 "does not state the shape of its input 'x'");
+    zipmaker_clear(&z);
+}
+
+/* Every prefix is refused. */
+TEST(test_truncated)
+{
+    struct zipmaker z = {0};
+
+    make_archive(&z, CLASS("    return torch.mul(x, 2)\n"));
+    help_truncate(&weights_format_torchscript, z.file.data, z.file.bytes);
+    zipmaker_clear(&z);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_programs),
+        cmocka_unit_test(test_shape_of_a_convolution),
+        cmocka_unit_test(test_weights_alone),
+        cmocka_unit_test(test_statements),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_syntax),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_shape_is_missing),
+        cmocka_unit_test(test_truncated),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

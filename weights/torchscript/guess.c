@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shapes of inputs, which the file does not state.
+ *
+ * The program is run without an importer, until it needs a size.  An input that
+ * goes into a convolution has its rank and the channels of its weights; batch,
+ * height and width are free.  One that indexes an embedding is of integers.
+ */
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "weights/torchscript/script.h"
+
+/* Steps of such a run. */
+#define MAX_STEPS (1 << 16)
+
+/* The operator without the underscore of those that write. */
+static bool is_op(struct pb_span name, const char *text)
+{
+    const size_t n = strlen(text);
+
+    return (name.bytes == n || (name.bytes == n + 1 && name.data[n] == '_')) &&
+           memcmp(name.data, text, n) == 0;
+}
+
+/* Operators whose result has the rank and the channels of the first input. */
+static bool keeps_channels(struct pb_span op)
+{
+    static const char *const names[] = {"add",
+                                        "sub",
+                                        "mul",
+                                        "div",
+                                        "to",
+                                        "contiguous",
+                                        "clone",
+                                        "detach",
+                                        "relu",
+                                        "batch_norm",
+                                        "instance_norm",
+                                        "clamp",
+                                        "pad",
+                                        "max_pool2d",
+                                        "avg_pool2d",
+                                        "constant_pad_nd",
+                                        "dropout",
+                                        "alias",
+                                        "silu",
+                                        "upsample_nearest2d",
+                                        "group_norm",
+                                        "reflection_pad2d"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is_op(op, names[i]))
+            return true;
+    return false;
+}
+
+/* The sizes of a tensor of the archive: its rank, or -1. */
+static int sizes_of(const struct ts_run *r, const struct ts_value *v,
+                    int64_t *dim)
+{
+    const struct pickle *p = &r->archive->pickle[v->pickle];
+    const struct pickle_node *size;
+
+    if (v->kind != TSV_TENSOR || v->node == 0)
+        return -1;
+    size = pickle_at(p, pickle_at(p, v->node - 1)->u.item[PICKLE_TENSOR_SIZE]);
+    if (size->count > INFER_MAX_RANK)
+        return -1;
+    for (uint32_t i = 0; i < size->count; i++)
+        dim[i] = pickle_at(p, size->u.item[i])->u.integer;
+    return (int)size->count;
+}
+
+static void take_channels(struct ts_run *r, int n, const struct ts_arg *arg,
+                          int groups_at, bool transposed)
+{
+    struct aten_input *in = r->guess->input;
+    int64_t dim[INFER_MAX_RANK], groups = 1;
+    const int rank = n > 1 ? sizes_of(r, &arg[1].value, dim) : -1;
+
+    if (n > groups_at && arg[groups_at].value.kind == TSV_INT)
+        groups = arg[groups_at].value.i;
+    if (rank < 3 || rank > 5 || groups < 1 || groups > 1 << 20 || dim[1] < 1 ||
+        dim[1] > 1 << 20 || dim[0] < 1 || dim[0] > 1 << 20)
+        return;
+    in->rank = rank;
+    for (int i = 0; i < rank; i++)
+        in->dim[i] = -1;
+    in->dim[1] = transposed ? dim[0] : dim[1] * groups;
+}
+
+void ts_guess_step(struct ts_run *r, struct pb_span op, int n,
+                   const struct ts_arg *arg, const struct ts_value *out)
+{
+    struct ts_guess *g = r->guess;
+    const struct ts_value *x = n > 0 ? &arg[0].value : NULL;
+    const bool reads = x && ts_is_value(x) && x->text.data == g->now.data;
+
+    if (n > 1 && is_op(op, "embedding") && ts_is_value(&arg[1].value) &&
+        arg[1].value.text.data == g->now.data) {
+        g->input->dtype = INFER_I64;
+        g->known = true;
+    }
+    if (r->steps > MAX_STEPS)
+        g->known = true;
+    if (!reads)
+        return;
+    if (keeps_channels(op)) {
+        g->now = out[0].text;
+        return;
+    }
+    if (is_op(op, "conv1d") || is_op(op, "conv2d") || is_op(op, "conv3d"))
+        take_channels(r, n, arg, 6, false);
+    else if (is_op(op, "_convolution"))
+        take_channels(r, n, arg, 8,
+                      n > 6 && arg[6].value.kind == TSV_BOOL && arg[6].value.i);
+    g->known = g->input->rank > 0;
+}
+
+int ts_guess_inputs(struct ts_archive *archive, struct aten_program *program)
+{
+    int rc = 0;
+
+    for (int i = 0; i < program->n_inputs && rc != INFER_EMEMORY; i++) {
+        struct ts_guess guess = {.now = program->input[i].name,
+                                 .input = &program->input[i]};
+        struct onnx_arena arena = {NULL};
+        struct aten_program copy = *program;
+        struct infer_error err;
+        struct ts_run run = {
+            .program = &copy, .guess = &guess, .err = &err, .arena = &arena};
+
+        error_clear(&err);
+        rc = ts_run_open(&run, archive);
+        if (rc == 0)
+            rc = ts_run_forward(&run);
+        ts_run_close(&run);
+        onnx_arena_clear(&arena);
+    }
+    return rc == INFER_EMEMORY ? rc : 0;
+}
