@@ -58,7 +58,7 @@ struct infer_train_options {
      * scales the loss by itself. */
     enum infer_precision precision;
     int deterministic; /* 1: same bits on every run; default 0 */
-    int64_t batch;     /* pictures a step; default 64 */
+    int64_t batch;     /* pictures per step; default 64 */
     int classes;       /* of a built-in network; default 0: its usual number */
     /* File of first weights, of any form that wconv reads: a checkpoint, a
      * .pth, an ONNX file.  Parameters that it lacks start at random, but one

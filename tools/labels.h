@@ -10,7 +10,7 @@ struct labels {
     int count;
 };
 
-/* Reads one label a line, UTF-8; "n01440764 tench, ..." loses its WordNet id.
+/* Reads one label per line, UTF-8; "n01440764 tench, ..." loses its WordNet id.
  * A file without a label is EFORMAT, like one that is no text. */
 int labels_read(const char *path, struct infer_error *err, struct labels *out);
 void labels_clear(struct labels *labels);

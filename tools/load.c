@@ -11,16 +11,17 @@ double load_waited(void)
     return cpu_wait_measure();
 }
 
-void load_note(const struct cli *cli, double waited, double seconds,
-               int threads)
+double load_note(const struct cli *cli, double waited, double seconds,
+                 int threads)
 {
-    const double part = waited / (seconds * threads);
+    const double part = seconds > 0 ? waited / (seconds * threads) : 0;
 
-    if (cli->verbosity >= 0 && seconds > 0 && part >= MUCH)
+    if (cli->verbosity >= 0 && part >= MUCH)
         cli_error(
             cli,
             "note: the threads waited for a core %.0f%% of the time: other "
             "work runs on this machine, and times vary; fewer --threads may "
             "be faster",
             100 * part);
+    return part;
 }

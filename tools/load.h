@@ -9,8 +9,8 @@
  * run but had no core.  0 where the system does not say. */
 double load_waited(void);
 /* A note where the threads waited for a tenth of their time or more.  waited:
- * the difference of two load_waited(), `seconds` apart. */
-void load_note(const struct cli *cli, double waited, double seconds,
-               int threads);
+ * the difference of two load_waited(), `seconds` apart.  Returns the share. */
+double load_note(const struct cli *cli, double waited, double seconds,
+                 int threads);
 
 #endif

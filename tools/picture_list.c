@@ -185,7 +185,7 @@ static int add_line(struct tool_list *list, const char *line, const char *path,
     return rc;
 }
 
-/* Adds the pictures of a list, one path a line.  A file that was not called a
+/* Adds the pictures of a list, one path per line.  A file that was not called a
  * list (@FILE) is one only if its first line names a file.  Later lines are
  * left to the reader, which reports them with other unreadable pictures. */
 static int add_lines(struct tool_list *list, FILE *f, const char *path,

@@ -16,9 +16,9 @@ struct tool_list {
     char *left_out_text; /* the first: "PATH: a WebP picture" */
 };
 /* Adds a picture, all pictures of a folder (recursively, sorted), or those of a
- * text file with one path a line ("@" and its name, or its name alone where its
- * first line names a file).  "-" (standard input) and pipes are added as they
- * are. */
+ * text file with one path per line ("@" and its name, or its name alone where
+ * its first line names a file).  "-" (standard input) and pipes are added as
+ * they are. */
 int tool_list_add(struct tool_list *list, const char *path,
                   struct infer_error *err);
 /* Adds one path as it is. */

@@ -91,7 +91,7 @@ static void set_transforms(png_structp png, png_infop info)
     png_set_interlace_handling(png);
 }
 
-/* Indices into the palette, or gray samples, one a byte. */
+/* Indices into the palette, or gray samples, one per byte. */
 static int set_indices(struct reader *r, png_structp png, png_infop info)
 {
     const png_byte color = png_get_color_type(png, info);

@@ -393,9 +393,9 @@ int plan_find_attention(struct plan *plan, struct infer_error *err)
 /* ---- the step ------------------------------------------------------ */
 
 /* A factor ..., H, A, B as the operation reads it: the leading dimensions those
- * of the chain, then A, H, B, or B, H, A where turned. */
+ * of the chain, then A, H, B, or B, H, A where transposed. */
 static int turn(const struct lower *l, const struct plan_attention *a,
-                const struct view *v, bool turned, struct view *out)
+                const struct view *v, bool transposed, struct view *out)
 {
     const int r = v->t.rank, rank = a->rank > 0 ? a->rank + 2 : 3;
     int64_t dim[INFER_MAX_RANK], order[INFER_MAX_RANK];
@@ -409,9 +409,9 @@ static int turn(const struct lower *l, const struct plan_attention *a,
     rc = lower_reshape(l, v, rank, dim, &wide);
     for (int i = 0; i < rank; i++)
         order[i] = i;
-    order[rank - 3] = turned ? rank - 1 : rank - 2;
+    order[rank - 3] = transposed ? rank - 1 : rank - 2;
     order[rank - 2] = rank - 3;
-    order[rank - 1] = turned ? rank - 2 : rank - 1;
+    order[rank - 1] = transposed ? rank - 2 : rank - 1;
     if (rc == 0)
         *out = view_permute(&wide, order);
     return rc;

@@ -76,7 +76,7 @@ static bool all_zero(const struct graph *g, int value)
     return zero;
 }
 
-/* Constant I8 weights without zero points, one scale or one a row. */
+/* Constant I8 weights without zero points, one scale or one per row. */
 static bool are_weights(const struct graph *g, const struct graph_node *n)
 {
     const struct graph_value *w, *s;

@@ -23,7 +23,7 @@ void box_corners(struct task_box *b, double left, double top, double right,
 void box_centred(struct task_box *b, double x, double y, double width,
                  double height);
 
-/* Sets the sides of a turned box to go round its corners. */
+/* Sets the sides of an oriented box to go round its corners. */
 void box_around(struct task_box *b);
 /* The prototypes of a box's mask; false where it has none. */
 bool box_prototypes(const struct task_outputs *o, const struct task_box *b,

@@ -53,9 +53,9 @@ static double yolo_at(const struct yolo *y, int64_t box, int64_t field)
     return entry_at(&y->e, box * y->step + field * y->field);
 }
 
-/* A box whose score is large enough, or NULL.  `turned`: chosen boxes have
+/* A box whose score is large enough, or NULL.  `oriented`: chosen boxes have
  * their centre and sides, too. */
-static struct task_box *yolo_box(const struct yolo *y, int64_t i, bool turned,
+static struct task_box *yolo_box(const struct yolo *y, int64_t i, bool oriented,
                                  struct box_list *list)
 {
     const double x[4] = {yolo_at(y, i, 0), yolo_at(y, i, 1), yolo_at(y, i, 2),
@@ -72,7 +72,7 @@ static struct task_box *yolo_box(const struct yolo *y, int64_t i, bool turned,
         list->chosen = true;
         b = box_add(list, yolo_at(y, i, 4), class_of(yolo_at(y, i, 5)));
     }
-    if (b && (y->classes > 0 || turned))
+    if (b && (y->classes > 0 || oriented))
         box_centred(b, x[0], x[1], x[2], x[3]);
     else if (b)
         box_corners(b, x[0], x[1], x[2], x[3]);
@@ -195,7 +195,7 @@ bool yoloobb_decode(const struct task_outputs *o, struct box_list *list)
         const double angle = yolo_at(&y, i, y.more);
         const double half[2] = {yolo_at(&y, i, 2) / 2, yolo_at(&y, i, 3) / 2};
 
-        b->turned = true;
+        b->oriented = true;
         for (int k = 0; k < 4; k++) {
             const double u = sign[k][0] * half[0], v = sign[k][1] * half[1];
 

@@ -138,7 +138,7 @@ void box_around(struct task_box *b)
 
 static bool is_finite(const struct task_box *b)
 {
-    for (int k = 0; b->turned && k < 4; k++)
+    for (int k = 0; b->oriented && k < 4; k++)
         if (!isfinite(b->corner[k][0]) || !isfinite(b->corner[k][1]))
             return false;
     return isfinite(b->left) && isfinite(b->top) && isfinite(b->right) &&
@@ -178,7 +178,7 @@ static double overlap(const struct task_box *a, const struct task_box *b)
     return all > 0 ? common / all : 0;
 }
 
-/* A turned box as a Gaussian of the same mean and covariance. */
+/* An oriented box as a Gaussian of the same mean and covariance. */
 struct gaussian {
     double x, y;
     double xx, yy, xy; /* covariance */
@@ -200,9 +200,10 @@ static struct gaussian gaussian_of(const struct task_box *b)
     };
 }
 
-/* 1 - the Hellinger distance of two turned boxes (ProbIoU, arXiv 2106.06072),
+/* 1 - the Hellinger distance of two oriented boxes (ProbIoU, arXiv 2106.06072),
  * as Ultralytics suppresses them. */
-static double overlap_turned(const struct task_box *a, const struct task_box *b)
+static double overlap_oriented(const struct task_box *a,
+                               const struct task_box *b)
 {
     const double tiny = 1e-7;
     const struct gaussian p = gaussian_of(a), q = gaussian_of(b);
@@ -230,17 +231,17 @@ static bool is_covered(const struct task_boxes *b, int i, int kept, double iou)
     return false;
 }
 
-/* Of turned boxes those that are dropped drop others, too. */
-static bool is_covered_turned(const struct task_boxes *b, int i, double iou)
+/* Of oriented boxes those that are dropped drop others, too. */
+static bool is_covered_oriented(const struct task_boxes *b, int i, double iou)
 {
     for (int k = 0; k < i; k++)
         if (b->box[k].label == b->box[i].label &&
-            overlap_turned(&b->box[k], &b->box[i]) > iou)
+            overlap_oriented(&b->box[k], &b->box[i]) > iou)
             return true;
     return false;
 }
 
-/* Greedy non-maximum suppression within each class; of turned boxes the kind
+/* Greedy non-maximum suppression within each class; of oriented boxes the kind
  * without order (Ultralytics' fast_nms). */
 static void suppress(struct task_boxes *b, double iou)
 {
@@ -249,12 +250,12 @@ static void suppress(struct task_boxes *b, double iou)
     if (b->count > MAX_BOXES)
         b->count = MAX_BOXES;
     /* From the last on, so that the earlier ones still stand. */
-    for (int i = b->count - 1; i >= 0 && b->box[i].turned; i--)
-        if (is_covered_turned(b, i, iou))
+    for (int i = b->count - 1; i >= 0 && b->box[i].oriented; i--)
+        if (is_covered_oriented(b, i, iou))
             b->box[i].score = -1;
     for (int i = 0; i < b->count; i++)
-        if (b->box[i].turned ? b->box[i].score >= 0
-                             : !is_covered(b, i, kept, iou))
+        if (b->box[i].oriented ? b->box[i].score >= 0
+                               : !is_covered(b, i, kept, iou))
             b->box[kept++] = b->box[i];
     b->count = kept;
 }
@@ -308,7 +309,7 @@ void task_place(const struct preprocess_window *w,
         b->right = cut((b->right + w->left) * w->per_x, picture->width);
         b->top = cut((b->top + w->top) * w->per_y, picture->height);
         b->bottom = cut((b->bottom + w->top) * w->per_y, picture->height);
-        for (int k = 0; b->turned && k < 4; k++) {
+        for (int k = 0; b->oriented && k < 4; k++) {
             b->corner[k][0] = (float)((b->corner[k][0] + w->left) * w->per_x);
             b->corner[k][1] = (float)((b->corner[k][1] + w->top) * w->per_y);
         }

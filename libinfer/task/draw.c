@@ -162,9 +162,9 @@ static void draw_sides(struct infer_image *image, const struct task_box *b,
     const int top = to_pixel(b->top, image->height);
     const int bottom = to_pixel(b->bottom, image->height) + 1;
 
-    for (int k = 0; b->turned && k < 4; k++)
+    for (int k = 0; b->oriented && k < 4; k++)
         draw_line(image, b->corner[k], b->corner[(k + 1) % 4], line, rgb);
-    if (b->turned)
+    if (b->oriented)
         return;
     fill(image, left, top, right, top + line, rgb);
     fill(image, left, bottom - line, right, bottom, rgb);

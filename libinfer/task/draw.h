@@ -9,7 +9,7 @@
 /* The colour of a class: neighbours differ. */
 void draw_colour(int label, uint8_t rgb[3]);
 
-/* The frame of a box, turned as it is, its points (17: a person with limbs;
+/* The frame of a box (oriented or not), its points (17: a person with limbs;
  * points with a score below one half are left out), and above it a line of
  * text.  What lies outside the picture is not drawn; bytes of the text beyond
  * ASCII are drawn as "?". */

@@ -99,8 +99,9 @@ struct task_box {
     float point[TASK_MAX_POINTS][3]; /* x, y, score (0 .. 1) of landmarks */
     int n_coefs;
     float coef[TASK_MAX_COEFS]; /* its mask as a sum of prototypes */
-    bool turned;
-    float corner[4][2]; /* x, y of a turned box; the sides above go round it */
+    bool oriented;
+    float corner[4]
+                [2]; /* x, y of an oriented box; the sides above go round it */
 };
 
 struct task_boxes {

@@ -71,7 +71,7 @@ struct kern_unary make_activation(struct rng *r);
 void make_window_problem(struct maker *m, int k);
 /* Operations of inference but those with windows. */
 void make_plain_problem(struct maker *m, int k);
-/* Ways forward that a way back of the same name is made from. */
+/* Forward problems from which the backward ones of the same name are made. */
 void make_layer_norm(struct maker *m, int k);
 void make_group_norm(struct maker *m, int k);
 void make_prelu(struct maker *m, int k);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Problems of training: ways back, statistics, losses, updates. */
+/* Problems of training: backward passes, statistics, losses, updates. */
 #include "kernels/bn_stats.h"
 #include "tests/checkkern/checkkern.h"
 
@@ -145,7 +145,7 @@ static void make_batch_norm_dgrad(struct maker *m, int k)
     p->attr.norm.epsilon = 0x1p-10f;
 }
 
-/* ---- ways back ----------------------------------------------------- */
+/* ---- backward passes ----------------------------------------------- */
 
 static void make_reduce_dgrad(struct maker *m, int k)
 {
@@ -205,7 +205,7 @@ static void make_lrn_dgrad(struct maker *m, int k)
     some_residual(m, &s);
 }
 
-/* The way back of an operation with one input and one operand beside it: its
+/* The backward pass of an operation with one input and one operand: its
  * output becomes dy, and dx and what goes with it are new tensors. */
 static void make_backwards(struct maker *m, int k,
                            void (*forwards)(struct maker *m, int k))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Problems of convolution, transposed convolution and pooling, and of their
- * ways back.  A convolution's dgrad is a transposed convolution. */
+ * backward passes.  A convolution's dgrad is a transposed convolution. */
 #include <string.h>
 
 #include "kernels/input_scale.h"
@@ -71,7 +71,7 @@ static const struct window_case conv_cases[] = {
     /* Squeeze-and-excite: images of one pixel. */
     {7, 96, 1, 1, 4, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
     {3, 20, 1, 1, 480, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
-    /* Depthwise ways back: pads on one side, windows that hang over on all,
+    /* Depthwise, backward: pads on one side, windows that hang over on all,
      * rows that are cut, more channels than a block takes. */
     {2, 72, 12, 14, 72, 3, 3, 2, {0, 0, 1, 1}, 1, 72},
     {2, 40, 15, 13, 40, 5, 5, 2, {2, 2, 2, 2}, 1, 40},
@@ -503,7 +503,7 @@ static void fill_conv(struct maker *m, const struct shape *s)
     p->out[0] = make_tensor(m, m->dtype, s->spatial + 2, y, true);
 }
 
-/* Tensors of a way back take the places that its operation gives them. */
+/* Tensors of a backward pass take the places that its operation gives them. */
 static void add_residual(struct maker *m)
 {
     struct kern_problem *p = m->p;

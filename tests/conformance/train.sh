@@ -555,7 +555,7 @@ expect 4 'GPUs were asked for\|no NVIDIA driver\|one GPU at a time' \
 expect 1 'leave --gpus out' env OMPI_COMM_WORLD_SIZE=2 "$train" "$arch" \
     --data="$data" --gpus=2
 expect 1 'takes one GPU' run "$dir/x" --gpus=2 --grad-check
-expect 2 'memory=9: with .* pictures a batch the network takes .* at least' \
+expect 2 'memory=9: with .* pictures per batch the network takes .* at least' \
     run "$dir/x" --memory=9
 absent "$dir/x"
 expect 1 'memory and --grad-check' run "$dir/x" --grad-check --memory=1G

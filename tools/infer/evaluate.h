@@ -12,7 +12,7 @@ struct judged {
 };
 
 struct evaluation {
-    struct judged *of; /* one a picture of the list */
+    struct judged *of; /* one per picture of the list */
     size_t count;
     int64_t classes; /* of the network; 0: not known yet */
     int numbered;    /* folders that were numbered in their order; 0: named */

@@ -32,7 +32,7 @@ struct class_pixels {
 };
 
 struct iou {
-    struct tool_list masks; /* one a picture */
+    struct tool_list masks; /* one per picture */
     struct class_pixels class[CLASSES];
     int64_t pictures, pixels, right;
     int64_t unseen; /* pixels that preprocessing cuts off */

@@ -140,7 +140,7 @@ static const struct cli_option options[] = {
     {"model", 'm', CLI_TEXT, "FILE", "the model file", TO(model)},
     {"topk", 'k', CLI_INT, "N", "classes shown for a picture (5)", TO(top),
      GIVEN(top_given), .min = 1, .max = 1000000},
-    {"labels", 0, CLI_TEXT, "FILE", "class labels, one a line", TO(labels)},
+    {"labels", 0, CLI_TEXT, "FILE", "class labels, one per line", TO(labels)},
     {"max-pixels", 0, CLI_INT, "N", "largest picture (67108864)",
      TO(max_pixels), .min = 1, .max = 1e15},
     {"task", 0, CLI_TEXT, "TASK",

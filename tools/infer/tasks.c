@@ -252,7 +252,7 @@ static void add_box(cJSON *items, const struct tool_run *run,
     cJSON_AddNumberToObject(item, "top", b->top);
     cJSON_AddNumberToObject(item, "right", b->right);
     cJSON_AddNumberToObject(item, "bottom", b->bottom);
-    if (b->turned)
+    if (b->oriented)
         cJSON_AddItemToObject(item, "corners",
                               rows_json(b->corner[0], 4, 2, 2));
     if (b->n_points > 0)

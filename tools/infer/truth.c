@@ -185,7 +185,7 @@ static int add_folder(struct tool_run *run, const char *folder,
 
 /* ---- lists --------------------------------------------------------- */
 
-/* "path class", one a line. */
+/* "path class", one per line. */
 static int add_line(struct tool_run *run, char *line, const char *path,
                     unsigned number, struct tool_list *list,
                     struct infer_error *err)

@@ -344,6 +344,7 @@ struct kb_machine {
     char device[128], host[128], system[128], date[64];
     char software[160]; /* versions that matter */
     const char *command;
+    double waited; /* share of the threads' time without a core; CPU only */
 };
 void kb_machine_describe(const struct device *d, const char *command,
                          struct kb_machine *out);

@@ -227,7 +227,7 @@ static const struct cli_option options[] = {
      TO(list)},
     {"sort", 0, CLI_WORD, "ratio|time|none", "order of problems (none)",
      TO(sort), .words = orders, .wanted = "ratio, time or none"},
-    {"csv", 0, CLI_TEXT, "FILE", "a line a kernel", TO(csv)},
+    {"csv", 0, CLI_TEXT, "FILE", "a line for each kernel", TO(csv)},
     {"json", 0, CLI_SET, "FILE", "everything (standard output)",
      .set = set_json, .optional = true},
     {"html", 0, CLI_TEXT, "FILE", "one page with charts", TO(html)},

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/clones.h"
+#include "libinfer/device/cpu_wait.h"
 #include "tools/kbench/kbench.h"
 
 /* Independent sums that keep two multiply-add units of latency 4 busy, with
@@ -46,6 +47,7 @@ double kb_cpu_flops(int threads)
     double best = 0;
 
     for (int round = 0; round < ROUNDS; round++) {
+        cpu_wait_look(threads);
         const double start = cli_now();
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
         for (int t = 0; t < threads; t++) {
@@ -74,6 +76,7 @@ double kb_cpu_copy(int threads, size_t bytes)
         memset(to, 2, bytes);
     }
     for (int round = 0; from && to && round < ROUNDS; round++) {
+        cpu_wait_look(threads);
         const double start = cli_now();
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
         for (int t = 0; t < threads; t++)

@@ -105,6 +105,7 @@ cJSON *kb_json(const struct kb_report *r)
     cJSON_AddStringToObject(o, "system", r->machine->system);
     cJSON_AddStringToObject(o, "software", r->machine->software);
     cJSON_AddStringToObject(o, "cache", r->request->cold ? "cold" : "warm");
+    cJSON_AddNumberToObject(o, "waited", r->machine->waited);
     list = cJSON_AddObjectToObject(o, "peaks");
     for (int i = 0; i < r->request->n_precisions; i++) {
         const struct kb_precision *p = r->request->precision[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* On the terminal: a line a problem, or a line a kernel. */
+/* On the terminal: a line for each problem, or a line for each kernel. */
 #include <stdlib.h>
 #include <string.h>
 

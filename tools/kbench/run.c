@@ -252,8 +252,9 @@ static int measure(struct run *run, struct infer_error *err)
     }
     cli_progress_end(r->cli);
     if (rc == 0 && run->device.kern.kind == KERN_CPU)
-        load_note(r->cli, load_waited() - waited, cli_now() - start,
-                  run->device.kern.threads);
+        run->machine.waited =
+            load_note(r->cli, load_waited() - waited, cli_now() - start,
+                      run->device.kern.threads);
     raise_peaks(run);
     return rc;
 }

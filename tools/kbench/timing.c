@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "kernels/base/error.h"
+#include "libinfer/device/cpu_wait.h"
 #include "tools/kbench/bench.h"
 
 /* Shortest round of a candidate, seconds; MAX_SERIES launches at most. */
@@ -232,6 +233,9 @@ static int run_rounds(struct bench *b, struct infer_error *err)
 
     /* The first round warms up. */
     for (int round = -1; rc == 0 && round < b->plan->rounds; round++) {
+        /* On a CPU threads wait as they do in a session. */
+        if (!has_events(b) && b->plan->device->kern.threads > 1)
+            cpu_wait_look(b->plan->device->kern.threads);
         rc = has_events(b) ? run_round_events(b, round >= 0, err)
                            : run_round_clock(b, round >= 0, err);
         if (round + 1 == TRIAL && b->plan->rounds > TRIAL)

@@ -212,10 +212,10 @@ static void step_ticks(struct text *t, const struct panel *p)
             "text-anchor=\"middle\">%.0f</text>\n",
             x_of(p, at), p->top + PANEL_H + 16, at);
     put(t,
-        "<text x=\"%d\" y=\"%.0f\" text-anchor=\"middle\">step (%.0f are "
-        "%.4g epoch%s)</text>\n",
+        "<text x=\"%d\" y=\"%.0f\" text-anchor=\"middle\">steps (%.0f "
+        "steps: %.3g epoch%s)</text>\n",
         LEFT + PANEL_W / 2, p->top + PANEL_H + 32, p->steps, epochs,
-        epochs > 1 ? "s" : "");
+        epochs == 1 ? "" : "s");
 }
 
 /* ---- curves -------------------------------------------------------- */

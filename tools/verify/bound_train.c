@@ -220,7 +220,7 @@ static double cross_entropy_bound(const struct kern_problem *p, int o,
     return each * fabs((double)p->attr.cross_entropy.scale * loss_scale);
 }
 
-/* Weights lose what the way forward's do, and as many of them meet in an
+/* Weights lose what the forward pass's do, and as many of them meet in an
  * element as the picture grows. */
 static double resize_bound(const struct kern_problem *p, double u)
 {

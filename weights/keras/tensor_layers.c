@@ -104,14 +104,14 @@ static struct constant *dense_kernel(const struct constant *c, int n)
 {
     static const int order[2] = {1, 0};
     int64_t dim[2] = {1, 1};
-    struct constant *flat, *turned;
+    struct constant *flat, *transposed;
 
     for (int i = 0; i < c->rank; i++)
         dim[i >= n] *= c->dim[i];
     flat = constant_reshape((struct constant *)c, 2, dim);
-    turned = flat ? constant_transpose(flat, order) : NULL;
+    transposed = flat ? constant_transpose(flat, order) : NULL;
     constant_unref(flat);
-    return turned;
+    return transposed;
 }
 
 static int reshape(struct keras_emit *k, const char *role, int x, int n,

@@ -165,17 +165,17 @@ static int transposed_weight(struct ncnn *n, const struct window *w,
     const int64_t k = w->outputs / w->groups, c = channels / w->groups;
     const int64_t stored[] = {w->groups, k, c, w->size[0], w->size[1]};
     const int64_t shape[] = {channels, k, w->size[0], w->size[1]};
-    struct constant *data, *turned, *made;
+    struct constant *data, *transposed, *made;
 
     if (n->weights == NULL)
         return layers_unbound(&n->b, "weight", 4, shape);
     data = ncnn_data(n, "weight", true, 5, stored);
     if (data == NULL)
         return n->b.status;
-    turned = constant_transpose(data, order);
+    transposed = constant_transpose(data, order);
     constant_unref(data);
-    made = turned != NULL ? constant_reshape(turned, 4, shape) : NULL;
-    constant_unref(turned);
+    made = transposed != NULL ? constant_reshape(transposed, 4, shape) : NULL;
+    constant_unref(transposed);
     return layers_constant(&n->b, "weight", made);
 }
 

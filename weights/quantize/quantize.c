@@ -52,7 +52,7 @@ static int check_patterns(const struct quantizer *q, unsigned met,
 
         if (bit == 0)
             return error_set(err, INFER_EARGUMENT,
-                             "at most 32 patterns of layers, please");
+                             "more than 32 patterns of layers");
         if (!(met & bit))
             return error_set(err, INFER_EARGUMENT,
                              "no layer with weights is named '%.*s'", (int)n,

@@ -28,13 +28,13 @@ static struct constant *filter_constant(struct onnx_import *im, int own, int i)
 
 /* A constant filter in another order of its axes, made once for all readers
  * under a name of its own: its value, or -1 where input i is no constant. */
-static int turned_filter(struct onnx_import *im, int i, const int64_t *order,
-                         const char *word)
+static int transposed_filter(struct onnx_import *im, int i,
+                             const int64_t *order, const char *word)
 {
     const struct pb_span filter = im->node->in[i];
     const int own = onnx_value_find(im, filter);
     int perm[4] = {(int)order[0], (int)order[1], (int)order[2], (int)order[3]};
-    struct constant *c, *turned;
+    struct constant *c, *transposed;
     struct pb_span name;
     int v;
 
@@ -51,17 +51,17 @@ static int turned_filter(struct onnx_import *im, int i, const int64_t *order,
     c = filter_constant(im, own, i);
     if (!c)
         return -1;
-    turned = constant_transpose(c, perm);
+    transposed = constant_transpose(c, perm);
     constant_unref(c);
-    if (!turned) {
+    if (!transposed) {
         onnx_no_memory(im);
         return -1;
     }
     if (onnx_value_get(im, name, &v) < 0) {
-        constant_unref(turned);
+        constant_unref(transposed);
         return -1;
     }
-    im->value[v].constant = turned;
+    im->value[v].constant = transposed;
     im->value[v].state = ONNX_CONSTANT;
     return v;
 }
@@ -74,7 +74,7 @@ static int get_filter(struct onnx_import *im, int i, const int64_t *order,
 
     if (im->rc < 0)
         return im->rc;
-    v = turned_filter(im, i, order, word);
+    v = transposed_filter(im, i, order, word);
     if (im->rc == 0 && v >= 0)
         return onnx_value_graph(im, v, out);
     if (onnx_input(im, i, out) < 0)

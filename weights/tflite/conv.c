@@ -94,7 +94,7 @@ static int bias(struct tflite_import *im, int i, const struct layer *l)
     return tflite_add_constant(im, tflite_input_index(im, i), to);
 }
 
-/* The activation, or the way back to integers; closes the layer.  The kernels
+/* The activation, or the step back to integers; closes the layer.  The kernels
  * of convolutions round twice, those of matrices once. */
 static void finish(struct tflite_import *im, struct layer *l, int x, int act,
                    bool matrix)

@@ -15,7 +15,7 @@
 
 /* The epilogue: applied to sums before they are stored. */
 struct vector_epilogue {
-    const float *bias;       /* NULL or one a channel */
+    const float *bias;       /* NULL or one per channel */
     struct kern_epilogue of; /* as the problem says */
     /* Bounds cover identity, ReLU and clip (bounded); any other function is
      * applied to finished rows. */

@@ -6,7 +6,7 @@
  * precision while pixels stream by: of x, then of its squares about the
  * group's mean, then of h = dy scale and h xn; a fourth pass makes
  *     dx = inverse (h - mean h - xn mean(h xn)) = a dy - b xn - c,
- * with a, b and c one a channel.
+ * with a, b and c one per channel.
  */
 #include "config.h"
 

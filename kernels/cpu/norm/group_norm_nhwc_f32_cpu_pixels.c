@@ -86,7 +86,7 @@ struct image {
     float *y;
     int64_t pixels, x_step, y_step, channels, group;
     double *sum;
-    float *mean, *factor, *shift; /* one a channel */
+    float *mean, *factor, *shift; /* one per channel */
 };
 
 /* Replaces each channel's sum by its group's mean over all elements. */

@@ -27,7 +27,7 @@ static int channels(const struct graph_shape_args *args, int64_t *c,
     return INFER_OK;
 }
 
-/* Inputs 1 .. n-1 are vectors with one element a channel. */
+/* Inputs 1 .. n-1 are vectors with one element per channel. */
 static int check_vectors(const struct graph_shape_args *args,
                          const char *const *names, struct infer_error *err)
 {

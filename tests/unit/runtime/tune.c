@@ -335,7 +335,7 @@ static void test_unwritable(void **unused)
 
 /* ---- sessions ------------------------------------------------------ */
 
-/* Steps are told of one by one, up to all. */
+/* Steps are reported one by one, up to all. */
 struct course {
     int done, total;
 };

@@ -176,7 +176,7 @@ TEST(test_point_shapes)
 
 /* ---- angles -------------------------------------------------------- */
 
-TEST(test_turned)
+TEST(test_oriented)
 {
     struct run r;
     struct task_boxes b;
@@ -193,7 +193,7 @@ TEST(test_turned)
     }
     b = decode_as(&r, "detect:yoloobb", 0);
     assert_int_equal(b.count, 2);
-    assert_true(b.box[0].turned);
+    assert_true(b.box[0].oriented);
     /* 20 cos 30 + 4 sin 30 and 20 sin 30 + 4 cos 30 round (32, 30). */
     check_box(&b.box[0], 1, 0.9, 32 - 19.3205, 30 - 13.4641, 32 + 19.3205,
               30 + 13.4641);
@@ -229,7 +229,7 @@ TEST(test_draw_parts)
     assert_int_equal(image_new(20, 10, 3, NULL, &image), 0);
     for (size_t i = 0; i < COUNT(at); i++)
         for (size_t k = 0; k < COUNT(at); k++) {
-            struct task_box b = {.n_points = 17, .turned = true};
+            struct task_box b = {.n_points = 17, .oriented = true};
 
             for (int n = 0; n < 17; n++) {
                 b.point[n][0] = at[(i + (size_t)n) % COUNT(at)];
@@ -257,7 +257,7 @@ int main(void)
         cmocka_unit_test(test_masks_of_chosen),
         cmocka_unit_test(test_person),
         cmocka_unit_test(test_point_shapes),
-        cmocka_unit_test(test_turned),
+        cmocka_unit_test(test_oriented),
         cmocka_unit_test(test_rtdetr_chosen),
         cmocka_unit_test(test_draw_parts),
     };

@@ -99,7 +99,7 @@ TEST(test_verification)
         "fp32", false);
     expect_verified("mb2ic64ih28oc64oh28kh3ph1 +bias", "bf16", false);
     expect_verified("mb3ic64ih28oc64oh28kh3ph1 +factors +bias", "fp32", false);
-    /* Ways back: patches with zeros between, of each remainder of the stride;
+    /* Backward: patches with zeros between, of each remainder of the stride;
      * pairs of channels, within their groups. */
     expect_verified("conv_dgrad mb2ic8ih9oc12oh9kh3ph1", "fp32", true);
     expect_verified("conv_dgrad mb3ic64ih30iw33oc96oh15ow11kh3kw5sh2sw3ph1pw2",

@@ -93,7 +93,7 @@ TEST(test_figures)
     assert_null(kb_precision_find("fp64"));
 }
 
-/* The ways back have the tensors of their way forwards in other places, and no
+/* Backward problems have the tensors of the forward one in other places, and no
  * epilogue. */
 TEST(test_directions)
 {

@@ -387,7 +387,7 @@ TEST(a_plot_has_its_curves)
     assert_non_null(strstr(svg, ">20<"));
     assert_non_null(strstr(svg, ">0.5<"));
     assert_non_null(strstr(svg, "accuracy, %<"));
-    assert_non_null(strstr(svg, ">step (3 are "));
+    assert_non_null(strstr(svg, ">steps (3 steps: "));
     assert_non_null(strstr(svg, "validation 80.00 %<"));
     assert_non_null(strstr(svg, "training 0.5<"));
     for (const char *at = svg; (at = strstr(at, "<circle")) != NULL; at++)

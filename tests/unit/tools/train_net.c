@@ -78,8 +78,9 @@ static int residual(struct arch_build *b, int x, int *channels)
     return arch_relu(b, arch_add(b, y, x));
 }
 
-/* A shortcut through every second pixel, whose way back adds to what the other
- * reader of x has made; channels in eights, so that ReLU goes back by signs. */
+/* A shortcut through every second pixel, whose backward pass adds to what the
+ * other reader of x has made; channels in eights, so that ReLU goes back by
+ * signs. */
 static int projected(struct arch_build *b, int x, int *channels)
 {
     const struct arch_conv c = {.in = 4, .out = 8, .kernel = 1, .stride = 2};
@@ -721,7 +722,7 @@ TEST(filling_rows_do_not_count)
     net_free(n);
 }
 
-/* What has no way back is named. */
+/* An operation without a backward pass is named. */
 static int untrainable(struct arch_build *b, int x, int *channels)
 {
     int node;

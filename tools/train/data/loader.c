@@ -11,7 +11,7 @@
 #include "libinfer/image/preprocess.h"
 
 #define MAX_THREADS 16
-/* One for the caller, one a thread, one spare. */
+/* One for the caller, one per thread, one spare. */
 #define MAX_SLOTS (MAX_THREADS + 2)
 
 struct worker {

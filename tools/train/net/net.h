@@ -239,7 +239,7 @@ int net_new(struct graph *g, const struct net_options *options,
 void net_free(struct net *n); /* NULL is fine */
 
 /* The batch: dense N,C,H,W pictures with channels last, F32 (F64 for a network
- * of doubles), and one label a picture; -1 marks a row that only fills up. */
+ * of doubles), and one label per picture; -1 marks a row that only fills up. */
 int net_put_batch(struct net *n, const void *x, const int32_t *label,
                   struct infer_error *err);
 /* The same with x in memory of the device's alloc_host(), which stays as it is

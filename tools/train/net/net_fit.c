@@ -218,7 +218,7 @@ static int refuse(const struct net *n, size_t arena, size_t others,
 {
     return error_set(
         err, INFER_EMEMORY,
-        "with %lld pictures a batch the network takes %llu bytes "
+        "with %lld pictures per batch the network takes %llu bytes "
         "at least: %llu of activations, %llu of workspace, %llu "
         "of weights and what goes with them",
         (long long)n->options.batch, (unsigned long long)(arena + others),

@@ -17,7 +17,7 @@
  * the whole: a factor and a summand a channel, as the batch norm of inference
  * applies them.
  *
- * All else are launches on vectors of one element a channel.  Every process
+ * All else are launches on vectors of one element per channel.  Every process
  * makes the same bits of the same sums, running statistics too.
  */
 #include "tools/train/net/net.h"

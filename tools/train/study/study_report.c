@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results of a study: CSV, a table, and an SVG picture with a dot a run. */
+/* Results of a study: CSV, a table, and an SVG picture with a dot for each run.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
