@@ -20,6 +20,7 @@ struct key {
     const struct kern_row *row; /* NULL: plain */
     int input;
     int64_t offset;
+    int64_t count; /* elements: plans may have padded the constant */
     enum infer_dtype dtype;
     int threads, ordinal, variant;
     enum kern_device_kind device;
@@ -135,9 +136,10 @@ static void unlink_entry(struct packed_cache *cache, struct packed *p)
 static bool key_equal(const struct key *a, const struct key *b)
 {
     return a->row == b->row && a->input == b->input && a->offset == b->offset &&
-           a->dtype == b->dtype && a->threads == b->threads &&
-           a->ordinal == b->ordinal && a->variant == b->variant &&
-           a->device == b->device && host_memory_equal(&a->host, &b->host) &&
+           a->count == b->count && a->dtype == b->dtype &&
+           a->threads == b->threads && a->ordinal == b->ordinal &&
+           a->variant == b->variant && a->device == b->device &&
+           host_memory_equal(&a->host, &b->host) &&
            memcmp(&a->problem, &b->problem, sizeof a->problem) == 0;
 }
 
@@ -458,6 +460,7 @@ int packed_plain(struct packed_cache *cache, int value,
     struct key key;
 
     memset(&key, 0, sizeof key);
+    key.count = constant_count(c);
     key.dtype = dtype;
     key.host = d->host;
     key.device = d->kern.kind;
@@ -477,6 +480,7 @@ int packed_for(struct packed_cache *cache, int value, const struct constant *c,
     key.variant = exec->variant;
     key.input = i;
     key.offset = offset;
+    key.count = constant_count(c);
     key.dtype = exec->problem.in[i].dtype;
     key.threads = d->kern.threads;
     key.host = d->host;

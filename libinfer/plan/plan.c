@@ -330,6 +330,8 @@ static int make(struct plan *plan, const struct graph_shape *shape,
         rc = allocate(plan, err);
     if (rc == 0)
         rc = plan_find_attention(plan, err);
+    if (rc == 0)
+        rc = plan_pad_channels(plan, err);
     if (rc < 0)
         return rc;
     count_uses(plan);

@@ -38,6 +38,8 @@ struct plan_config {
     /* Rows that take any strides write images with channels last, whatever the
      * layout of their input. */
     bool channels_last;
+    /* Channels of 16-bit types are padded to multiples of 8 (pad/pad.c). */
+    bool pad_channels;
     enum infer_precision precision;
     struct tuner *tuner; /* NULL: nothing is measured */
     void (*progress)(void *user, int done,
@@ -273,6 +275,10 @@ int plan_concat_dest(struct plan *plan, int value, enum kern_layout layout,
 /* Puts one node in place of each chain of nodes that is attention and for which
  * there is a row, in the plan's graph. */
 int plan_find_attention(struct plan *plan, struct infer_error *err);
+
+/* Gives values whose channels no multiple of 8 divides more channels, and their
+ * weights zeros, in the plan's graph, if the configuration asks for it. */
+int plan_pad_channels(struct plan *plan, struct infer_error *err);
 
 /* Decides which layers compute on integers; the sources have their views. */
 int plan_find_integers(struct plan *plan, struct infer_error *err);

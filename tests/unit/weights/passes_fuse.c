@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse-activation and fuse-residual: before and after on the reference backend,
- * and the graphs in which they must do nothing. */
+/* fuse-activation, fuse-residual and widen-residual: before and after on the
+ * reference backend, and the graphs in which they must do nothing. */
 #include "tests/unit/weights/passes/net.h"
 
 #include <math.h>
@@ -167,6 +167,83 @@ TEST(residuals_that_stay)
     }
 }
 
+/* Channels first up to end of a value. */
+static int channels_of(struct net *net, int x, int first, int end)
+{
+    const int y = net_node(net, GRAPH_SLICE, IN(x));
+    struct graph_slice *a = &net_attr(net)->slice;
+
+    a->n_axes = 1;
+    a->axis[0] = 1;
+    a->begin[0] = first;
+    a->end[0] = end;
+    return y;
+}
+
+/* concat(y[:, :first] + x, y[:, second:]) of a y with 5 channels. */
+static int add_to_part(struct net *net, int x, int y, int first, int second,
+                       enum kern_binary_kind kind, bool swapped)
+{
+    const int part = channels_of(net, y, 0, first);
+    const int sum = swapped ? net_binary(net, kind, x, part)
+                            : net_binary(net, kind, part, x);
+    const int joined = net_node(
+        net, GRAPH_CONCAT, IN(sum, channels_of(net, y, second, INT32_MAX)));
+
+    net_attr(net)->axis.axis = 1;
+    return joined;
+}
+
+TEST(residual_of_fewer_channels)
+{
+    struct net net;
+
+    for (int swapped = 0; swapped < 2; swapped++) {
+        int x = net_start(&net, 150 + (uint64_t)swapped, DIMS(-1, 3, 5, 5));
+
+        net_output(&net, add_to_part(&net, x, net_conv(&net, x, 5, 3, 3, 1), 3,
+                                     3, KERN_ADD, swapped == 1));
+        net_check(&net, "widen-residual", 1, 1);
+        assert_int_equal(net_count(&net, GRAPH_CONCAT), 0);
+        net_check(&net, "fuse-residual", 1, 1);
+        assert_int_equal(net_count(&net, GRAPH_BINARY), 0);
+        assert_int_equal(net_count(&net, GRAPH_PAD), 1);
+        net_end(&net);
+    }
+}
+
+/* A part that is missing, another function, a part that is read once more, and
+ * parts of two tensors. */
+TEST(parts_that_stay)
+{
+    struct net net;
+
+    for (int kind = 0; kind < 4; kind++) {
+        int x = net_start(&net, 160 + (uint64_t)kind, DIMS(-1, 3, 5, 5));
+        int y = net_conv(&net, x, 5, 3, 3, 1), part, z;
+
+        if (kind == 3) {
+            part = net_binary(&net, KERN_ADD, channels_of(&net, y, 0, 3), x);
+            z = net_conv(&net, x, 5, 3, 3, 1);
+            z = net_node(&net, GRAPH_CONCAT,
+                         IN(part, channels_of(&net, z, 3, 5)));
+            net_attr(&net)->axis.axis = 1;
+        } else {
+            z = add_to_part(&net, x, y, 3, kind == 0 ? 4 : 3,
+                            kind == 1 ? KERN_MUL : KERN_ADD, false);
+        }
+        net_output(&net, z);
+        if (kind == 2) {
+            const struct graph_node *sum =
+                &net.g->node[net.g->value[net.g->node[net.g->n_nodes - 1].in[0]]
+                                 .producer];
+            net_output(&net, sum->in[0]);
+        }
+        net_refuses(&net, "widen-residual");
+        net_end(&net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +256,8 @@ int main(void)
         cmocka_unit_test(dense_residual),
         cmocka_unit_test(residual_behind_transpose),
         cmocka_unit_test(residuals_that_stay),
+        cmocka_unit_test(residual_of_fewer_channels),
+        cmocka_unit_test(parts_that_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
