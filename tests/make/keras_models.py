@@ -564,9 +564,52 @@ def function_seeds():
         formats=("keras",))
 
 
+def step_seeds():
+    """Layers over steps, layers that hold layers, attention, choices."""
+    global RNG
+    RNG = np.random.default_rng(8)
+    keras.utils.set_random_seed(8)
+    os.makedirs(os.path.join(FOLDER, "keras"), exist_ok=True)
+    ops = keras.ops
+    x = keras.Input((4, 3), name="in")
+    state = L.LSTM(2, return_state=True)(x)
+    made = [
+        L.SimpleRNN(2, go_backwards=True)(x), *state,
+        L.LSTM(2, return_sequences=True, use_bias=False)(
+            x, initial_state=state[1:]),
+        L.GRU(2, return_sequences=True)(x),
+        L.GRU(2, reset_after=False, activation="relu")(x),
+        L.LSTM(2)(L.Masking()(ops.where(x > 1, 0.0, x[:, :, :3]))),
+        L.Bidirectional(L.LSTM(2, return_sequences=True))(x),
+        L.Bidirectional(L.GRU(2), merge_mode="ave")(x),
+        L.TimeDistributed(keras.Sequential(
+            [keras.Input((3,)), L.Dense(2), L.BatchNormalization()]))(x),
+        L.SpectralNormalization(L.Dense(2))(x),
+        L.MultiHeadAttention(2, 2)(x, x, use_causal_mask=True),
+        L.MultiHeadAttention(1, 2, use_bias=False)(query=x, value=x[:, 1:],
+                                                   key=x[:, :3]),
+        L.Attention(use_scale=True)([x, x[:, 1:]]),
+        L.AdditiveAttention()([x, x[:, 1:]]),
+        ops.cast(ops.argmax(x, axis=-1), "float32"),
+        ops.stack([x, 2 * x], axis=2),
+        ops.roll(x, 1, axis=1), ops.repeat(x, 2, axis=2),
+        x * ops.cast(ops.any(ops.not_equal(x, x[:, ::-1]), axis=2,
+                             keepdims=True), "float32"),
+        ops.cast(L.Discretization([-0.5, 0.5])(x), "float32"),
+        L.CategoryEncoding(3)(ops.cast(ops.abs(x[:, 0]), "int32"))]
+    save("keras/steps", keras.Model(x, made, name="steps"),
+         formats=("keras", "h5"))
+    x = keras.Input((3, 5, 4, 2), name="in")
+    made = [L.ConvLSTM2D(2, 3, padding="same", return_sequences=True)(x),
+            L.TimeDistributed(L.Conv2D(2, 3))(x)]
+    save("keras/frames", keras.Model(x, made, name="frames"),
+         formats=("keras",))
+
+
 if PART == "seeds":
     seeds()
     function_seeds()
+    step_seeds()
 elif PART == "last":
     for part in (convolutions, activations, pools_and_shapes, norms, merges,
                  structures):

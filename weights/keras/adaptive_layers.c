@@ -8,9 +8,8 @@
 /* Windows along one axis. */
 #define MAX_WINDOWS 1024
 
-/* The sizes of x.value; fails where one of `from` and later is free. */
-static bool known_sizes(struct keras_emit *k, struct keras_value x, int from,
-                        int64_t *dim)
+bool keras_sizes(struct keras_emit *k, struct keras_value x, int from,
+                 int64_t *dim)
 {
     if (k->status == 0 && ++k->n_asked > MAX_ASKED)
         keras_fail(k, INFER_EUNSUPPORTED,
@@ -34,8 +33,8 @@ static bool known_sizes(struct keras_emit *k, struct keras_value x, int from,
     return true;
 }
 
-static int slice(struct keras_emit *k, const char *role, int x, int axis,
-                 int64_t begin, int64_t end)
+int keras_slice(struct keras_emit *k, const char *role, int x, int axis,
+                int64_t begin, int64_t end)
 {
     int node;
     const int y = keras_node(k, GRAPH_SLICE, role, &x, 1, &node);
@@ -58,7 +57,8 @@ static int one_window(struct keras_emit *k, int x, int axis, int64_t size,
 {
     int node;
 
-    x = slice(k, "window", x, axis, i * size / n, ((i + 1) * size + n - 1) / n);
+    x = keras_slice(k, "window", x, axis, i * size / n,
+                    ((i + 1) * size + n - 1) / n);
     x = keras_node(k, GRAPH_REDUCE, "reduce", &x, 1, &node);
     if (x >= 0)
         k->g->node[node].attr.reduce = (struct graph_reduce){
@@ -95,7 +95,7 @@ static struct keras_value adaptive_pool(struct keras_emit *k,
     x = keras_spatial_input(k, l, x);
     keras_ints(k, l->config, "output_size", rank, 1, MAX_WINDOWS, 0, size);
     const int first = x.swapped || !keras_channels_last(k, l->config) ? 2 : 1;
-    if (!known_sizes(k, x, 1, dim))
+    if (!keras_sizes(k, x, 1, dim))
         return keras_failed(k);
     for (int i = 0; i < rank; i++) {
         if (size[i] == 0)
@@ -136,7 +136,7 @@ struct keras_value keras_center_crop(struct keras_emit *k,
 
     (void)n;
     const int first = x.swapped || !keras_channels_last(k, l->config) ? 2 : 1;
-    if (!known_sizes(k, x, 1, dim))
+    if (!keras_sizes(k, x, 1, dim))
         return keras_failed(k);
     for (int i = 0; i < 2; i++) {
         const int64_t rest = dim[first + i] - size[i];
@@ -145,8 +145,8 @@ struct keras_value keras_center_crop(struct keras_emit *k,
             return keras_fail(k, INFER_EUNSUPPORTED,
                               "its input of %lld pixels is smaller than %d",
                               (long long)dim[first + i], size[i]);
-        x.value = slice(k, i == 0 ? "rows" : "", x.value, first + i, rest / 2,
-                        rest / 2 + size[i]);
+        x.value = keras_slice(k, i == 0 ? "rows" : "", x.value, first + i,
+                              rest / 2, rest / 2 + size[i]);
     }
     return x;
 }

@@ -141,6 +141,12 @@ void keras_ints(struct keras_emit *k, const cJSON *config, const char *key,
                min, max);
 }
 
+bool keras_keyword(struct keras_emit *k, const char *name)
+{
+    return k->call->kwargs != NULL &&
+           keras_bool(k, k->call->kwargs, name, false);
+}
+
 bool keras_channels_last(struct keras_emit *k, const cJSON *config)
 {
     const char *key = keras_key(config, "data_format", "dim_ordering");
@@ -239,6 +245,18 @@ struct keras_value keras_binary(struct keras_emit *k, const char *role,
     if (x.value >= 0)
         k->g->node[node].attr.binary.kind = kind;
     return x;
+}
+
+int keras_concat(struct keras_emit *k, const char *role, const int *x, int n,
+                 int axis)
+{
+    int node;
+    const int y =
+        n == 1 ? x[0] : keras_node(k, GRAPH_CONCAT, role, x, n, &node);
+
+    if (y >= 0 && n > 1)
+        k->g->node[node].attr.axis.axis = axis;
+    return y;
 }
 
 int keras_transpose(struct keras_emit *k, int x, int rank, const int *order)
@@ -355,9 +373,15 @@ int keras_variable(const struct keras_layer *l, const char *name)
     return -1;
 }
 
-void keras_add_variable(struct keras_layer *l, const char *name, bool trainable)
+void keras_add_variable_in(struct keras_layer *l, const char *group,
+                           const char *name, bool trainable)
 {
     if (l->n_variables < KERAS_MAX_VARIABLES)
         l->variable[l->n_variables++] =
-            (struct keras_variable){name, trainable, NULL};
+            (struct keras_variable){name, group, trainable, NULL};
+}
+
+void keras_add_variable(struct keras_layer *l, const char *name, bool trainable)
+{
+    keras_add_variable_in(l, NULL, name, trainable);
 }

@@ -85,17 +85,23 @@ static bool report_unsupported(const cJSON *layer, const char *class_name,
 
 /* ---- memory -------------------------------------------------------- */
 
+static void layer_clear(struct keras_layer *l)
+{
+    for (int v = 0; v < l->n_variables; v++)
+        constant_unref(l->variable[v].data);
+    for (int i = 0; i < l->n_inner; i++)
+        layer_clear(&l->inner[i]);
+    free(l->inner);
+    keras_model_free(l->model);
+    free(l->path);
+}
+
 void keras_model_free(struct keras_model *model)
 {
     if (model == NULL)
         return;
-    for (int i = 0; i < model->n_layers; i++) {
-        struct keras_layer *l = &model->layer[i];
-        for (int v = 0; v < l->n_variables; v++)
-            constant_unref(l->variable[v].data);
-        keras_model_free(l->model);
-        free(l->path);
-    }
+    for (int i = 0; i < model->n_layers; i++)
+        layer_clear(&model->layer[i]);
     for (int i = 0; i < model->n_calls; i++)
         free(model->call[i].in);
     free(model->layer);
@@ -190,6 +196,13 @@ static char *join(const char *prefix, const char *name)
     return s;
 }
 
+static void init_layer(struct keras_layer *l)
+{
+    memset(l, 0, sizeof *l);
+    for (int i = 0; i < KERAS_MAX_VARIABLES; i++)
+        l->weight[i] = -1;
+}
+
 static struct keras_layer *new_layer(struct keras_model *m)
 {
     if (m->n_layers == m->layers_capacity) {
@@ -201,15 +214,49 @@ static struct keras_layer *new_layer(struct keras_model *m)
         m->layers_capacity = wanted;
     }
     struct keras_layer *l = &m->layer[m->n_layers++];
-    memset(l, 0, sizeof *l);
-    for (int i = 0; i < KERAS_MAX_VARIABLES; i++)
-        l->weight[i] = -1;
+    init_layer(l);
     return l;
 }
 
+static int fill_layer(struct parse *p, struct keras_layer *l, int number,
+                      const cJSON *json, const char *path);
+
+/* The layers that a layer holds: TimeDistributed and others one, Bidirectional
+ * two, of which the second may be told by the first. */
+static int parse_inner(struct parse *p, struct keras_layer *l)
+{
+    const bool two = l->class->emit == keras_bidirectional;
+    const cJSON *json = json_member(l->config, "layer"), *second;
+    int rc = 0;
+
+    if (!two && l->class->emit != keras_time_distributed &&
+        l->class->emit != keras_spectral)
+        return 0;
+    if (p->depth == KERAS_MAX_DEPTH)
+        return error_set(p->err, INFER_EUNSUPPORTED,
+                         "layers inside layers deeper than %d",
+                         KERAS_MAX_DEPTH);
+    l->inner = calloc(KERAS_MAX_INNER, sizeof *l->inner);
+    if (l->inner == NULL)
+        return no_memory(p->err);
+    l->n_inner = two ? 2 : 1;
+    p->depth++;
+    rc = fill_layer(p, &l->inner[0], 0, json, l->path);
+    l->inner[0].group = two ? "forward_layer" : "layer";
+    if (two && rc == 0) {
+        second = json_member(l->config, "backward_layer");
+        if (!cJSON_IsObject(second))
+            second = json;
+        rc = fill_layer(p, &l->inner[1], 1, second, l->path);
+        l->inner[1].group = "backward_layer";
+    }
+    p->depth--;
+    return rc;
+}
+
 /* {"class_name": "Conv2D", "config": {"name": ..., ...}, ...} */
-static int parse_layer(struct parse *p, struct keras_model *m,
-                       const cJSON *json, const char *path)
+static int fill_layer(struct parse *p, struct keras_layer *l, int number,
+                      const cJSON *json, const char *path)
 {
     const char *class_name = json_string(json, "class_name");
     const cJSON *config = json_member(json, "config");
@@ -223,13 +270,11 @@ static int parse_layer(struct parse *p, struct keras_model *m,
         return error_set(p->err, INFER_EFORMAT,
                          "layer %d of the model has no class, name or "
                          "configuration",
-                         m->n_layers);
+                         number);
     if (++p->n_layers > KERAS_MAX_LAYERS)
         return error_set(p->err, INFER_EUNSUPPORTED, "more than %d layers",
                          KERAS_MAX_LAYERS);
-    struct keras_layer *l = new_layer(m);
-    if (l == NULL)
-        return no_memory(p->err);
+    init_layer(l);
     l->name = name;
     l->class_name = class_name;
     l->config = config;
@@ -243,13 +288,21 @@ static int parse_layer(struct parse *p, struct keras_model *m,
     }
     l->class = keras_class_find(class_name);
     if (!keras_is_model(class_name))
-        return 0;
+        return parse_inner(p, l);
     struct keras_model *inner;
-    const int index = m->n_layers - 1;
-    const int rc = parse_model(p, json, m->layer[index].path, &inner);
+    const int rc = parse_model(p, json, l->path, &inner);
     if (rc == 0)
-        m->layer[index].model = inner;
+        l->model = inner;
     return rc;
+}
+
+static int parse_layer(struct parse *p, struct keras_model *m,
+                       const cJSON *json, const char *path)
+{
+    struct keras_layer *l = new_layer(m);
+
+    return l == NULL ? no_memory(p->err)
+                     : fill_layer(p, l, m->n_layers - 1, json, path);
 }
 
 static struct keras_call *new_call(struct keras_model *m, int layer)
@@ -286,6 +339,7 @@ static int parse_reference(const struct keras_model *m, const cJSON *json,
                          "model '%s': a connection is not [layer, node, "
                          "tensor]",
                          m->name);
+    out->word = NULL;
     out->layer = find_layer(m, name->valuestring);
     out->node = (int)n;
     out->tensor = (int)t;
@@ -334,11 +388,33 @@ static int parse_references(const struct keras_model *m, const cJSON *json,
 
 /* Keras 3: tensors stand anywhere in the arguments of a call, as
  * {"class_name": "__keras_tensor__", "config": {"keras_history": [...]}}. */
+/* Layers whose tensors may be given by name. */
+static bool takes_words(const struct keras_layer *l)
+{
+    static keras_emit_fn *const takers[] = {keras_recurrent,
+                                            keras_bidirectional,
+                                            keras_multi_head, keras_attention};
+
+    for (size_t i = 0; l->class && i < sizeof takers / sizeof *takers; i++)
+        if (l->class->emit == takers[i])
+            return true;
+    return false;
+}
+
+static bool takes_number(const struct keras_layer *l)
+{
+    return l->class != NULL &&
+           (l->class->emit == keras_merge || l->class->emit == keras_compare ||
+            l->class->emit == keras_where);
+}
+
+/* word: the argument's name, where it is given by name. */
 static int parse_arguments(const struct keras_model *m,
                            const struct keras_layer *l, const cJSON *json,
-                           bool keyword, struct infer_error *err,
+                           const char *word, struct infer_error *err,
                            struct keras_call *call)
 {
+    const bool keyword = word != NULL;
     const char *class_name = json_string(json, "class_name");
     int rc = 0;
 
@@ -346,23 +422,23 @@ static int parse_arguments(const struct keras_model *m,
         struct keras_reference r;
         const cJSON *history =
             json_member(json_member(json, "config"), "keras_history");
-        if (keyword)
+        if (keyword && !takes_words(l))
             return error_set(err, INFER_EUNSUPPORTED,
-                             "layer '%s': a tensor as keyword argument",
-                             l->path);
+                             "layer '%s': a tensor as keyword argument '%s'",
+                             l->path, word);
         rc = parse_reference(m, history, err, &r);
+        r.word = word;
         return rc < 0 ? rc : add_reference(&call->in, &call->n_in, r, err);
     }
     if (cJSON_IsArray(json) || cJSON_IsObject(json)) {
         for (const cJSON *c = json->child; c != NULL && rc == 0; c = c->next)
-            rc = parse_arguments(m, l, c, keyword, err, call);
+            rc = parse_arguments(m, l, c, word, err, call);
         return rc;
     }
     if (keyword || cJSON_IsNull(json))
         return 0; /* "training": false and the like */
-    if (cJSON_IsNumber(json) && l->class != NULL &&
-        l->class->emit == keras_merge && call->number_at < 0 &&
-        call->n_in < 2) {
+    if (cJSON_IsNumber(json) && takes_number(l) && call->number_at < 0 &&
+        call->n_in < 3) {
         call->number_at = call->n_in;
         call->number = json->valuedouble;
         return 0;
@@ -372,8 +448,38 @@ static int parse_arguments(const struct keras_model *m,
                      l->path);
 }
 
+/* The tensors among the keywords of a call: [name, node, tensor], or lists of
+ * those. */
+static int parse_old_words(const struct keras_model *m,
+                           const struct keras_layer *l, const cJSON *json,
+                           const char *word, struct infer_error *err,
+                           struct keras_call *call)
+{
+    int rc = 0;
+
+    if (cJSON_IsArray(json) && cJSON_IsString(json->child) &&
+        cJSON_IsNumber(json->child->next) &&
+        find_layer(m, json->child->valuestring) >= 0) {
+        struct keras_reference r;
+
+        if (!takes_words(l))
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "layer '%s': a tensor as keyword argument '%s'",
+                             l->path, word);
+        rc = parse_reference(m, json, err, &r);
+        r.word = word;
+        return rc < 0 ? rc : add_reference(&call->in, &call->n_in, r, err);
+    }
+    for (const cJSON *c =
+             cJSON_IsArray(json) || cJSON_IsObject(json) ? json->child : NULL;
+         c != NULL && rc == 0; c = c->next)
+        rc = parse_old_words(m, l, c, c->string ? c->string : word, err, call);
+    return rc;
+}
+
 /* Keras 1 and 2: a call is a list of [name, node, tensor, {keywords}]. */
-static int parse_old_call(const struct keras_model *m, const cJSON *json,
+static int parse_old_call(const struct keras_model *m,
+                          const struct keras_layer *l, const cJSON *json,
                           struct infer_error *err, struct keras_call *call)
 {
     int rc = 0;
@@ -385,9 +491,15 @@ static int parse_old_call(const struct keras_model *m, const cJSON *json,
     }
     for (const cJSON *c = json->child; c != NULL && rc == 0; c = c->next) {
         struct keras_reference r;
+        const cJSON *words = cJSON_GetArrayItem(c, 3);
+
         rc = parse_reference(m, c, err, &r);
         if (rc == 0)
             rc = add_reference(&call->in, &call->n_in, r, err);
+        if (rc == 0 && cJSON_IsObject(words)) {
+            call->kwargs = words;
+            rc = parse_old_words(m, l, words, "", err, call);
+        }
     }
     return rc;
 }
@@ -424,12 +536,14 @@ static int parse_calls(struct keras_model *m, int layer, const cJSON *inbound,
             call->args = args;
             call->kwargs = kwargs;
             /* What stands in the brackets of x[...] is no tensor. */
-            rc = parse_arguments(m, l, indexed ? args->child : args, false, err,
+            rc = parse_arguments(m, l, indexed ? args->child : args, NULL, err,
                                  call);
-            if (rc == 0 && kwargs != NULL)
-                rc = parse_arguments(m, l, kwargs, true, err, call);
+            for (const cJSON *a = kwargs ? kwargs->child : NULL;
+                 a != NULL && rc == 0; a = a->next)
+                rc = parse_arguments(m, l, a, a->string ? a->string : "", err,
+                                     call);
         } else if (cJSON_IsArray(c)) {
-            rc = parse_old_call(m, c, err, call);
+            rc = parse_old_call(m, l, c, err, call);
         } else {
             rc = error_set(err, INFER_EFORMAT, "layer '%s': a call is no list",
                            l->path);
@@ -512,15 +626,16 @@ static int parse_sequential(struct parse *p, struct keras_model *m)
                            m->name);
         else if (i > 0)
             rc = add_reference(&call->in, &call->n_in,
-                               (struct keras_reference){i - 1, 0, 0}, p->err);
+                               (struct keras_reference){i - 1, 0, 0, NULL},
+                               p->err);
     }
     if (rc == 0 && m->n_layers == 0)
         rc = error_set(p->err, INFER_EFORMAT, "model '%s' has no layers",
                        m->name);
     if (rc == 0)
-        rc = add_reference(&m->output, &m->n_outputs,
-                           (struct keras_reference){m->n_layers - 1, 0, 0},
-                           p->err);
+        rc = add_reference(
+            &m->output, &m->n_outputs,
+            (struct keras_reference){m->n_layers - 1, 0, 0, NULL}, p->err);
     return rc;
 }
 

@@ -104,9 +104,9 @@ static struct constant *old_conv1d(struct constant *c, int64_t window)
     return out;
 }
 
-static struct constant *conv_kernel(struct keras_emit *k,
-                                    const struct keras_layer *l,
-                                    struct constant *c)
+struct constant *keras_conv_kernel(struct keras_emit *k,
+                                   const struct keras_layer *l,
+                                   struct constant *c)
 {
     const int spatial = l->class->arg;
     const bool transposed = l->class->emit == keras_conv_transpose;
@@ -168,9 +168,9 @@ static struct constant *depthwise_kernel(struct keras_emit *k,
     return w;
 }
 
-static struct constant *dense_kernel(struct keras_emit *k,
-                                     const struct keras_layer *l,
-                                     struct constant *c)
+struct constant *keras_dense_kernel(struct keras_emit *k,
+                                    const struct keras_layer *l,
+                                    struct constant *c)
 {
     const int order[2] = {1, 0};
 
@@ -312,7 +312,7 @@ struct keras_value keras_conv(struct keras_emit *k, struct keras_layer *l,
     const struct geometry g = read_geometry(k, l);
     const int filters = filters_of(k, l);
     struct keras_value x = keras_spatial_input(k, l, in[0]);
-    const int w = keras_weight(k, l, 0, "weight", conv_kernel);
+    const int w = keras_weight(k, l, 0, "weight", keras_conv_kernel);
 
     (void)n;
     if (!check_kernel(k, w, &g, filters, 0))
@@ -364,7 +364,7 @@ struct keras_value keras_conv_transpose(struct keras_emit *k,
         g.conv.output_pad[i] = extra > 0 ? (int)extra : 0;
     }
     struct keras_value x = keras_spatial_input(k, l, in[0]);
-    const int w = keras_weight(k, l, 0, "weight", conv_kernel);
+    const int w = keras_weight(k, l, 0, "weight", keras_conv_kernel);
     if (!check_kernel(k, w, &g, filters_of(k, l), 1))
         return keras_failed(k);
     const int b = bias_of(k, l, k->g->value[w].data->dim[1]);
@@ -446,7 +446,7 @@ static struct constant *dense_as_conv(struct keras_emit *k,
                                       const struct keras_layer *l,
                                       struct constant *c, int rank)
 {
-    struct constant *t = dense_kernel(k, l, c);
+    struct constant *t = keras_dense_kernel(k, l, c);
     int64_t dim[INFER_MAX_RANK];
 
     if (t == NULL)
@@ -496,8 +496,9 @@ struct keras_value keras_dense(struct keras_emit *k, struct keras_layer *l,
      * needs Keras' order. */
     if (l->n_calls > 1)
         x = keras_plain(k, x);
-    const int w = keras_weight(k, l, 0, "weight",
-                               x.swapped ? convert[x.rank - 3] : dense_kernel);
+    const int w =
+        keras_weight(k, l, 0, "weight",
+                     x.swapped ? convert[x.rank - 3] : keras_dense_kernel);
     if (w < 0)
         return keras_failed(k);
     const int64_t outputs = k->g->value[w].data->dim[0];

@@ -47,16 +47,21 @@ static int check_policy(struct keras_emit *k, const struct keras_layer *l)
     return k->status;
 }
 
+static void name_layer_variables(struct keras_emit *k, struct keras_layer *l)
+{
+    k->layer = l;
+    if (l->model != NULL)
+        keras_name_variables(k, l->model);
+    else if (check_policy(k, l) == 0 && l->class->variables != NULL)
+        l->class->variables(k, l);
+    for (int i = 0; i < l->n_inner && k->status == 0; i++)
+        name_layer_variables(k, &l->inner[i]);
+}
+
 int keras_name_variables(struct keras_emit *k, struct keras_model *model)
 {
-    for (int i = 0; i < model->n_layers && k->status == 0; i++) {
-        struct keras_layer *l = &model->layer[i];
-        k->layer = l;
-        if (l->model != NULL)
-            keras_name_variables(k, l->model);
-        else if (check_policy(k, l) == 0 && l->class->variables != NULL)
-            l->class->variables(k, l);
-    }
+    for (int i = 0; i < model->n_layers && k->status == 0; i++)
+        name_layer_variables(k, &model->layer[i]);
     k->layer = NULL;
     return k->status;
 }
@@ -260,19 +265,53 @@ static void emit_call(struct frame *f, int index)
         free(in);
         return;
     }
-    r->out = calloc(1, sizeof *r->out);
+    r->out = calloc(KERAS_MAX_OUTPUTS, sizeof *r->out);
     if (r->out == NULL)
         no_memory(k);
     if (k->status == 0) {
-        r->n_out = 1;
+        k->n_more = 0;
         if (is_input(l))
             r->out[0] = input_value(f, c->layer);
         else if (n == 0 || (l->class->max_in > 0 && n > l->class->max_in))
             keras_fail(k, INFER_EFORMAT, "%d inputs", n);
         else
             r->out[0] = l->class->emit(k, l, in, n);
+        memcpy(r->out + 1, k->more, (size_t)k->n_more * sizeof *r->out);
+        r->n_out = 1 + k->n_more;
     }
     free(in);
+}
+
+struct keras_value keras_emit_inner(struct keras_emit *k, struct keras_layer *l,
+                                    const struct keras_value *in, int n)
+{
+    const struct keras_layer *own = k->layer;
+    const int node = k->node;
+    struct keras_value y = keras_failed(k), *out = NULL;
+    int n_out = 0;
+
+    k->layer = l;
+    if (++k->n_calls > GRAPH_MAX_NODES)
+        return keras_fail(k, INFER_EUNSUPPORTED, "more than %d calls of layers",
+                          GRAPH_MAX_NODES);
+    if (l->model != NULL) {
+        const struct keras_call *call = k->call;
+
+        emit_model(k, l->model, in, n, &out, &n_out);
+        k->call = call;
+        if (k->status == 0 && n_out != 1)
+            keras_fail(k, INFER_EUNSUPPORTED, "%d outputs", n_out);
+        else if (k->status == 0)
+            y = out[0];
+        free(out);
+    } else if (k->status == 0 && l->class->emit == NULL) {
+        keras_fail(k, INFER_EFORMAT, "an input inside a layer");
+    } else if (k->status == 0) {
+        y = l->class->emit(k, l, in, n);
+    }
+    k->layer = own;
+    k->node = node;
+    return k->status < 0 ? keras_failed(k) : y;
 }
 
 /* Depth first without recursion: layer lists may stand in any order. */
@@ -371,23 +410,29 @@ static int emit_model(struct keras_emit *k, struct keras_model *m,
 }
 
 /* What of the model decides how its inputs lie. */
+static void survey(struct keras_emit *k, const struct keras_model *m);
+
+static void survey_layer(struct keras_emit *k, const struct keras_layer *l)
+{
+    k->layer = l;
+    if (l->model != NULL) {
+        survey(k, l->model);
+        return;
+    }
+    if (strstr(l->class_name, "1D") != NULL)
+        k->has_1d = true;
+    /* Flatten's word is about its own work only. */
+    if (strcmp(l->class_name, "Flatten") != 0 &&
+        !keras_channels_last(k, l->config))
+        k->channels_first = true;
+    for (int i = 0; i < l->n_inner && k->status == 0; i++)
+        survey_layer(k, &l->inner[i]);
+}
+
 static void survey(struct keras_emit *k, const struct keras_model *m)
 {
-    for (int i = 0; i < m->n_layers && k->status == 0; i++) {
-        const struct keras_layer *l = &m->layer[i];
-        k->layer = l;
-        if (l->model != NULL) {
-            survey(k, l->model);
-            continue;
-        }
-        const size_t n = strlen(l->class_name);
-        if (n > 2 && strstr(l->class_name, "1D") != NULL)
-            k->has_1d = true;
-        /* Flatten's word is about its own work only. */
-        if (strcmp(l->class_name, "Flatten") != 0 &&
-            !keras_channels_last(k, l->config))
-            k->channels_first = true;
-    }
+    for (int i = 0; i < m->n_layers && k->status == 0; i++)
+        survey_layer(k, &m->layer[i]);
 }
 
 int keras_emit_model(struct keras_emit *k, struct keras_model *model)

@@ -232,9 +232,8 @@ struct keras_value keras_transpose_function(struct keras_emit *k,
     return x;
 }
 
-/* A node that takes n axes or sizes. */
-static int dims_node(struct keras_emit *k, enum graph_op op, const char *role,
-                     int x, int n, const int64_t *dim)
+int keras_dims(struct keras_emit *k, enum graph_op op, const char *role, int x,
+               int n, const int64_t *dim)
 {
     int node;
     const int y = keras_node(k, op, role, &x, 1, &node);
@@ -256,7 +255,7 @@ struct keras_value keras_expand_dims(struct keras_emit *k,
     (void)n;
     if (k->status < 0 || x.rank == INFER_MAX_RANK)
         return keras_fail(k, INFER_EUNSUPPORTED, "%d dimensions", x.rank + 1);
-    x.value = dims_node(k, GRAPH_UNSQUEEZE, "", x.value, 1, &axis);
+    x.value = keras_dims(k, GRAPH_UNSQUEEZE, "", x.value, 1, &axis);
     x.rank++;
     return x;
 }
@@ -274,7 +273,7 @@ struct keras_value keras_squeeze(struct keras_emit *k, struct keras_layer *l,
     axis = keras_axis(k, l->config, "axis", x.rank, -1);
     if (k->status < 0)
         return keras_failed(k);
-    x.value = dims_node(k, GRAPH_SQUEEZE, "", x.value, 1, &axis);
+    x.value = keras_dims(k, GRAPH_SQUEEZE, "", x.value, 1, &axis);
     x.rank--;
     return x;
 }
@@ -301,7 +300,7 @@ struct keras_value keras_reshape_whole(struct keras_emit *k,
     if (rank == 0 || rests > 1)
         return keras_fail(k, INFER_EFORMAT,
                           "newshape is empty or leaves two sizes open");
-    x.value = dims_node(k, GRAPH_RESHAPE, "", x.value, rank, dim);
+    x.value = keras_dims(k, GRAPH_RESHAPE, "", x.value, rank, dim);
     x.rank = rank;
     return x;
 }
@@ -499,9 +498,10 @@ struct keras_value keras_get_item(struct keras_emit *k, struct keras_layer *l,
         x = keras_plain(k, x);
     x = slices(k, x, index, count);
     if (n_gone > 0)
-        x.value = dims_node(k, GRAPH_SQUEEZE, "squeeze", x.value, n_gone, gone);
+        x.value =
+            keras_dims(k, GRAPH_SQUEEZE, "squeeze", x.value, n_gone, gone);
     if (n_made > 0)
-        x.value = dims_node(k, GRAPH_UNSQUEEZE, "new", x.value, n_made, made);
+        x.value = keras_dims(k, GRAPH_UNSQUEEZE, "new", x.value, n_made, made);
     x.rank += n_made - n_gone;
     return x;
 }

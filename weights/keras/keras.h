@@ -27,7 +27,9 @@
 #include "weights/hdf5/hdf5_reader.h"
 #include "weights/weights.h"
 
-#define KERAS_MAX_VARIABLES 4
+#define KERAS_MAX_VARIABLES 8
+#define KERAS_MAX_INNER     2  /* layers that a layer holds */
+#define KERAS_MAX_OUTPUTS   8  /* of one call */
 #define KERAS_MAX_DEPTH     16 /* of models in models */
 #define KERAS_MAX_LAYERS    100000
 
@@ -64,7 +66,8 @@ const struct keras_class *keras_class_find(const char *name);
 /* ---- models -------------------------------------------------------- */
 
 struct keras_variable {
-    const char *name; /* "kernel": Keras' word, static */
+    const char *name;  /* "kernel": Keras' word, static */
+    const char *group; /* .keras: below the layer's group; NULL: in it */
     bool trainable;
     struct constant *data;
 };
@@ -72,6 +75,7 @@ struct keras_variable {
 /* Output `tensor` of call `node` of a layer. */
 struct keras_reference {
     int layer, node, tensor;
+    const char *word; /* where it is given by name: "mask"; else NULL */
 };
 
 /* One use of a layer. */
@@ -92,7 +96,11 @@ struct keras_layer {
     const cJSON *config;
     const struct keras_class *class; /* NULL for a model */
     struct keras_model *model;       /* NULL but for a model in the model */
-    char *path;                      /* "outer/inner": names in the graph */
+    /* Layers that it applies: of TimeDistributed, Bidirectional. */
+    struct keras_layer *inner;
+    int n_inner;
+    const char *group; /* .keras: of an inner layer, below its owner's */
+    char *path;        /* "outer/inner": names in the graph */
     bool trainable;
     int first_call, n_calls; /* in the model's list of calls */
     int node_offset;         /* number that references give the first call */
@@ -170,6 +178,9 @@ struct keras_emit {
     bool has_1d;         /* some layer works on N,length,C */
     int n_calls;         /* of layers, so far */
     int n_asked;         /* layers that asked for the size of their input */
+    /* Outputs of the call but the first, where it has several. */
+    struct keras_value more[KERAS_MAX_OUTPUTS - 1];
+    int n_more;
     const struct keras_layer *layer; /* being emitted */
     int node;                        /* which call of it */
     const struct keras_call *call;
@@ -179,6 +190,10 @@ struct keras_emit {
 int keras_name_variables(struct keras_emit *k, struct keras_model *model);
 /* Adds the whole model to k->g. */
 int keras_emit_model(struct keras_emit *k, struct keras_model *model);
+
+/* A layer that the layer being emitted holds, or a model. */
+struct keras_value keras_emit_inner(struct keras_emit *k, struct keras_layer *l,
+                                    const struct keras_value *in, int n);
 
 /* Fails with "layer 'x' (Conv2D): text"; returns a failed value. */
 struct keras_value keras_fail(struct keras_emit *k, int code, const char *fmt,
@@ -218,6 +233,16 @@ int keras_dimension(struct keras_value x, int axis);
 /* An axis of config, a number or a list of one; 0 .. rank - 1. */
 int keras_axis(struct keras_emit *k, const cJSON *config, const char *key,
                int rank, int otherwise);
+/* The sizes of x.value; fails where one of `from` and later is free. */
+bool keras_sizes(struct keras_emit *k, struct keras_value x, int from,
+                 int64_t *dim);
+int keras_slice(struct keras_emit *k, const char *role, int x, int axis,
+                int64_t begin, int64_t end);
+/* RESHAPE, SQUEEZE and the like. */
+int keras_dims(struct keras_emit *k, enum graph_op op, const char *role, int x,
+               int n, const int64_t *dim);
+int keras_concat(struct keras_emit *k, const char *role, const int *x, int n,
+                 int axis);
 /* keras.ops.reshape to sizes that include the batch. */
 struct keras_value keras_reshape_whole(struct keras_emit *k,
                                        const struct keras_value *in,
@@ -238,6 +263,15 @@ int keras_variable(const struct keras_layer *l, const char *name);
 /* Adds one variable in a keras_variables_fn. */
 void keras_add_variable(struct keras_layer *l, const char *name,
                         bool trainable);
+/* The same, in a group below the layer's. */
+void keras_add_variable_in(struct keras_layer *l, const char *group,
+                           const char *name, bool trainable);
+/* (C,K) as (K,C), and the kernel of a convolution: for keras_weight(). */
+keras_convert_fn keras_dense_kernel, keras_conv_kernel;
+/* A kernel whose first n axes are the inputs of a dense layer, as (K,C). */
+struct constant *keras_flat_kernel(const struct constant *c, int n);
+/* A truth value among the keyword arguments of the call. */
+bool keras_keyword(struct keras_emit *k, const char *name);
 
 /* Applies an activation, given by name or as an object; NULL and null mean
  * none. */
@@ -290,5 +324,9 @@ keras_variables_fn keras_norm_variables;
 keras_variables_fn keras_normalization_variables;
 keras_variables_fn keras_prelu_variables;
 keras_variables_fn keras_rms_variables;
+keras_variables_fn keras_recurrent_variables;
+keras_variables_fn keras_spectral_variables;
+keras_variables_fn keras_multi_head_variables;
+keras_variables_fn keras_attention_variables;
 
 #endif

@@ -99,8 +99,7 @@ static size_t summed_letters(const struct equation *e)
     return n;
 }
 
-/* Kernel c with its first `n` axes as the inputs of a dense layer: K,C. */
-static struct constant *dense_kernel(const struct constant *c, int n)
+struct constant *keras_flat_kernel(const struct constant *c, int n)
 {
     static const int order[2] = {1, 0};
     int64_t dim[2] = {1, 1};
@@ -112,19 +111,6 @@ static struct constant *dense_kernel(const struct constant *c, int n)
     transposed = flat ? constant_transpose(flat, order) : NULL;
     constant_unref(flat);
     return transposed;
-}
-
-static int reshape(struct keras_emit *k, const char *role, int x, int n,
-                   const int64_t *dim)
-{
-    int node;
-    const int y = keras_node(k, GRAPH_RESHAPE, role, &x, 1, &node);
-
-    if (y >= 0) {
-        k->g->node[node].attr.dims.n = n;
-        memcpy(k->g->node[node].attr.dims.dim, dim, (size_t)n * sizeof *dim);
-    }
-    return y;
 }
 
 /* The bias has the sizes of some axes of y, 1 elsewhere: it broadcasts. */
@@ -171,17 +157,18 @@ struct keras_value keras_einsum_dense(struct keras_emit *k,
         dim[kept + i] = c->dim[summed + i];
     const int rank = kept + c->rank - summed;
     const bool flat = rank == kept + 1;
-    args[1] = keras_constant(k, "weight", dense_kernel(c, summed));
+    args[1] = keras_constant(k, "weight", keras_flat_kernel(c, summed));
     args[0] = x.value;
     if (summed > 1) {
         int64_t merged[INFER_MAX_RANK] = {0};
 
         merged[kept] = -1;
-        args[0] = reshape(k, "merge", x.value, kept + 1, merged);
+        args[0] =
+            keras_dims(k, GRAPH_RESHAPE, "merge", x.value, kept + 1, merged);
     }
     x.value = keras_node(k, GRAPH_DENSE, flat ? "" : "dense", args, 2, NULL);
     if (!flat)
-        x.value = reshape(k, "split", x.value, rank, dim);
+        x.value = keras_dims(k, GRAPH_RESHAPE, "split", x.value, rank, dim);
     if (keras_variable(l, "bias") >= 0)
         x.value = add_bias(k, l, x.value);
     x.rank = rank;

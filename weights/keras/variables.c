@@ -146,6 +146,9 @@ static bool collect(struct keras_layer *l, bool frozen, bool wanted,
                 return false;
         return true;
     }
+    for (int i = 0; i < l->n_inner; i++)
+        if (!collect(&l->inner[i], frozen, wanted, out))
+            return false;
     for (int i = 0; i < l->n_variables; i++) {
         struct keras_variable *v = &l->variable[i];
         if ((v->trainable && !frozen) == wanted && !add_slot(out, v))
@@ -306,6 +309,53 @@ static int count_class(struct counter *c, const char *class_name)
 
 static int model_from_v3(struct keras_model *model, struct hdf5_file *f,
                          uint64_t group, struct infer_error *err);
+static int layer_from_v3(struct keras_layer *l, struct hdf5_file *f,
+                         uint64_t layer, struct infer_error *err);
+
+/* Variables in groups below the layer's: each counts from 0. */
+static int grouped_from_v3(struct keras_layer *l, struct hdf5_file *f,
+                           uint64_t layer, struct infer_error *err)
+{
+    int number = 0, rc = 0;
+
+    for (int i = 0; i < l->n_variables && rc == 0; i++) {
+        struct keras_variable *v = &l->variable[i];
+        char path[128];
+        uint64_t address;
+
+        number = i > 0 && strcmp(v->group, v[-1].group) == 0 ? number + 1 : 0;
+        snprintf(path, sizeof path, "%s/vars/%d", v->group, number);
+        rc = hdf5_find(f, layer, path, err, &address);
+        if (rc == 1)
+            rc = read_tensor(f, address, err, &v->data);
+        else if (rc == 0)
+            rc = error_set(err, INFER_EFORMAT, "the file has no '%s' for it",
+                           path);
+    }
+    return rc;
+}
+
+/* The layers that a layer holds. */
+static int inner_from_v3(struct keras_layer *l, struct hdf5_file *f,
+                         uint64_t layer, struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < l->n_inner && rc == 0; i++) {
+        struct keras_layer *inner = &l->inner[i];
+        uint64_t address;
+
+        rc = hdf5_find(f, layer, inner->group, err, &address);
+        if (rc == 1)
+            rc = inner->model != NULL
+                     ? model_from_v3(inner->model, f, address, err)
+                     : layer_from_v3(inner, f, address, err);
+        else if (rc == 0 && (inner->model != NULL || inner->n_variables > 0))
+            rc = error_set(err, INFER_EFORMAT, "the file has no '%s' for it",
+                           inner->group);
+    }
+    return rc;
+}
 
 /* vars/0 .. vars/n-1, no more and no fewer. */
 static int layer_from_v3(struct keras_layer *l, struct hdf5_file *f,
@@ -313,6 +363,11 @@ static int layer_from_v3(struct keras_layer *l, struct hdf5_file *f,
 {
     struct hdf5_links links;
     uint64_t vars;
+
+    if (l->n_inner > 0)
+        return inner_from_v3(l, f, layer, err);
+    if (l->n_variables > 0 && l->variable[0].group != NULL)
+        return grouped_from_v3(l, f, layer, err);
     int rc = hdf5_find(f, layer, "vars", err, &vars);
 
     if (rc == 0 && l->n_variables > 0)
@@ -351,7 +406,7 @@ static int entry_from_v3(struct keras_layer *l, struct hdf5_file *f,
 
     if (link == NULL)
         /* Layers without variables need not be there. */
-        rc = l->n_variables == 0 && l->model == NULL
+        rc = l->n_variables == 0 && l->model == NULL && l->n_inner == 0
                  ? 0
                  : error_set(err, INFER_EFORMAT,
                              "the file has no group 'layers/%s' for it", name);

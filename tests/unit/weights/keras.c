@@ -153,6 +153,8 @@ TEST(test_seed)
     assert_int_equal(check_model(SEEDS "seed_scale.npz", false), 2);
     assert_int_equal(check_model(SEEDS "seed_functions.npz", false), 2);
     assert_int_equal(check_model(SEEDS "seed_pixels.npz", false), 1);
+    assert_int_equal(check_model(SEEDS "keras/steps.npz", false), 2);
+    assert_int_equal(check_model(SEEDS "keras/frames.npz", false), 1);
 }
 
 /* A model that scales pixels itself says so; another says nothing. */
@@ -370,8 +372,8 @@ TEST(test_refusals)
          INFER_EUNSUPPORTED, "'aa': Lambda"},
         {"\"class_name\": \"Flatten\"", "\"class_name\": \"Custom\"",
          INFER_EUNSUPPORTED, "'dd': class Custom"},
-        {"\"class_name\": \"Dense\"", "\"class_name\": \"LSTM\"",
-         INFER_EUNSUPPORTED, "'ee': class LSTM"},
+        {"\"class_name\": \"Dense\"", "\"class_name\": \"Nope\"",
+         INFER_EUNSUPPORTED, "'ee': class Nope"},
         {"\"class_name\": \"Functional\"", "\"class_name\": \"MyModel\"",
          INFER_EUNSUPPORTED, "class MyModel"},
         {"\"filters\": 3", "\"filters\": 4", INFER_EFORMAT, "shape"},
@@ -595,7 +597,8 @@ static int read_quietly(const void *data, size_t bytes)
 
 static const char *const damaged[] = {
     SEEDS "seed_model.h5", SEEDS "seed_model.keras",
-    SEEDS "seed_model.weights.h5", SEEDS "seed_functions.h5"};
+    SEEDS "seed_model.weights.h5", SEEDS "seed_functions.h5",
+    SEEDS "keras/steps.h5"};
 
 TEST(test_truncated)
 {
