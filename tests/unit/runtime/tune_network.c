@@ -389,7 +389,7 @@ static void test_bounds(void **unused)
 
     (void)unused;
     open_first(&f, all_alike);
-    f.each = 1;
+    f.each = 0.3;
     refine(&f);
     assert_in_range(f.trials, 3, 4);
     close_pretended(&f);
