@@ -267,8 +267,10 @@ void session_drop_plan(struct infer_session *s, struct plan *plan)
     for (i = s->n_micro; i-- > 0;)
         if (s->micro[i]->plan == plan)
             micro_batches_drop(s, i);
-    if (s->current == plan)
+    if (s->current == plan) {
         s->current = NULL;
+        s->ready = false;
+    }
     if (s->ran == plan)
         s->ran = NULL;
     s->whole = NULL;
@@ -341,6 +343,7 @@ static int make_ready(struct infer_session *s, struct plan *plan,
 {
     int rc;
 
+    s->ready = false;
     if (!plan->prepared) {
         rc = plan_prepare(plan, err);
         if (rc < 0) {
@@ -358,6 +361,7 @@ static int make_ready(struct infer_session *s, struct plan *plan,
         return rc;
     plan_bind(plan, s->arena, s->workspace);
     s->current = plan;
+    s->ready = true;
     return 0;
 }
 
@@ -365,8 +369,7 @@ static int make_ready(struct infer_session *s, struct plan *plan,
  * of session->shape. */
 static bool is_current(const struct infer_session *s)
 {
-    return s->current && s->current->prepared &&
-           session_has_shapes(s, session_graph(s));
+    return s->ready && session_has_shapes(s, session_graph(s));
 }
 
 /* Makes the plan for session->shape the current one, ready to run; or that of

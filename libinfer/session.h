@@ -28,6 +28,7 @@ struct infer_session {
     struct plan **plan; /* one for each set of input shapes seen */
     int n_plans;
     struct plan *current; /* the latest prepared, or the first chosen */
+    bool ready;           /* `current` is bound to memory that is there */
     struct plan *ran;     /* the one whose results are in the arena */
     /* Batches that are run in micro-batches; the one that `current` runs, and
      * the one whose results are in `gathered`; NULL: none. */

@@ -355,6 +355,65 @@ TEST(test_again)
     infer_model_close(&model);
 }
 
+/* The first batch, for which kernels are chosen when the session is created;
+ * and a batch that ran before one that found no memory, whichever allocation it
+ * was. */
+static void check_again_first(enum infer_backend backend)
+{
+    struct infer_model *model = model_in_file(small_network());
+    struct pool p = {0};
+    const struct infer_session_options o = options_of(&p, backend);
+    struct infer_error err = {0};
+    struct infer_session *s = NULL;
+    uint64_t state = 15;
+    struct infer_array x = array_of(&state, DIMS(1, 3, 16, 16)), y;
+    struct infer_array many = array_of(&state, DIMS(64, 3, 16, 16));
+    struct infer_array want = expected(model, backend, &x);
+    int n, failed = 0;
+
+    for (n = 1; n < 1000; n++) {
+        assert_int_equal(infer_session_create(model, &o, &err, &s), 0);
+        p.calls = 0;
+        p.fails = n;
+        const int rc = infer_session_prepare(s, &x, 1, &err);
+        p.fails = 0;
+        y = run(s, &x, 1, 0);
+        assert_memory_equal(y.data, want.data, want.bytes);
+        free(y.data);
+        infer_session_close(&s);
+        if (rc == 0)
+            break;
+        failed++;
+    }
+    assert_true(failed >= 2);
+    failed = 0;
+    assert_int_equal(infer_session_create(model, &o, &err, &s), 0);
+    for (n = 1; n < 1000; n++) {
+        p.fails = 0;
+        y = run(s, &x, 1, 0);
+        assert_memory_equal(y.data, want.data, want.bytes);
+        free(y.data);
+        p.calls = 0;
+        p.fails = n;
+        if (infer_session_prepare(s, &many, 1, &err) == 0)
+            break;
+        failed++;
+    }
+    assert_true(failed >= 1);
+    infer_session_close(&s);
+    assert_empty(&p);
+    free(x.data);
+    free(many.data);
+    free(want.data);
+    infer_model_close(&model);
+}
+
+TEST(test_again_first)
+{
+    check_again_first(INFER_BACKEND_REF);
+    check_again_first(INFER_BACKEND_AUTO);
+}
+
 TEST(test_wrong)
 {
     struct infer_model *model = model_in_file(small_network());
@@ -435,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_balanced_multiplier),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_again),
+        cmocka_unit_test(test_again_first),
         cmocka_unit_test(test_wrong),
         cmocka_unit_test(test_shared),
     };
