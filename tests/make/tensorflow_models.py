@@ -265,6 +265,29 @@ def blocks(x):
     return [tf.nn.depth_to_space(x, 2), tf.nn.space_to_depth(x, 2)]
 
 
+@case((2, 4, 7, 9, 2))
+def volumes(x):
+    """Volumes, batches of blocks, shifts, exp(x) - 1 and log(1 + x)."""
+    plane = x[:, 0]
+    y = raw.SpaceToBatchND(input=plane, block_shape=[2, 3],
+                           paddings=[[1, 2], [2, 1]])
+    y = tf.nn.conv2d(y, w(2, 2, 2, 3), 1, "VALID")
+    y = raw.BatchToSpaceND(input=y, block_shape=[2, 3],
+                           crops=[[0, 1], [1, 0]])
+    return [tf.nn.conv3d(x, w(3, 2, 3, 2, 3), [1, 1, 2, 1, 1], "SAME"),
+            tf.nn.conv3d(x, w(2, 2, 2, 2, 4), [1] * 5, "VALID"),
+            tf.nn.conv3d_transpose(x, w(3, 2, 3, 3, 2),
+                                   [tf.shape(x)[0], 8, 14, 18, 3],
+                                   [1, 2, 2, 2, 1], "SAME"),
+            tf.nn.conv3d_transpose(x, w(3, 2, 4, 3, 2),
+                                   [tf.shape(x)[0], 6, 14, 20, 3],
+                                   [1, 1, 2, 2, 1], "VALID"),
+            tf.nn.max_pool3d(x, 2, 2, "SAME"),
+            tf.nn.avg_pool3d(x, [2, 3, 2], 1, "VALID"), y,
+            tf.roll(plane, [1, -2], [1, 2]), tf.math.expm1(plane),
+            tf.math.log1p(tf.abs(plane))]
+
+
 # ---- resizing -------------------------------------------------------------
 for kind in ("Bilinear", "NearestNeighbor"):
     for mode in ("", "align_corners", "half_pixel_centers"):
@@ -400,6 +423,8 @@ if sys.argv[1] == "--seeds":
     os.rename(f"{sys.argv[2]}/network.pb", f"{sys.argv[2]}/seed_graph.pb")
     os.rename(f"{sys.argv[2]}/network.npz", f"{sys.argv[2]}/seed_graph.npz")
     make(sys.argv[2], "seed_select")
+    os.makedirs(f"{sys.argv[2]}/tensorflow", exist_ok=True)
+    make(f"{sys.argv[2]}/tensorflow", "volumes")
     sys.exit()
 FOLDER = sys.argv[1]
 os.makedirs(FOLDER, exist_ok=True)

@@ -46,6 +46,27 @@ int tf_rsqrt(struct onnx_import *im)
     return tf_last(im, "Reciprocal", &root, 1, NULL, 0);
 }
 
+/* exp(x) - 1 and log(1 + x), each in two roundings. */
+int tf_expm1(struct onnx_import *im)
+{
+    int x;
+
+    onnx_arity(im, 1, 1);
+    onnx_input(im, 0, &x);
+    onnx_emit_unary(im, KERN_EXP, 0, 0, x, -1, &x);
+    return onnx_emit_unary(im, KERN_LINEAR, 1, -1, x, 0, NULL);
+}
+
+int tf_log1p(struct onnx_import *im)
+{
+    int x;
+
+    onnx_arity(im, 1, 1);
+    onnx_input(im, 0, &x);
+    onnx_emit_unary(im, KERN_LINEAR, 1, 1, x, -1, &x);
+    return onnx_emit_unary(im, KERN_LOG, 0, 0, x, 0, NULL);
+}
+
 /* 1 - erf(x) */
 int tf_erfc(struct onnx_import *im)
 {

@@ -147,6 +147,17 @@ TEST(test_selection)
     weights_dict_clear(&io);
 }
 
+/* Volumes, blocks and shifts. */
+TEST(test_volumes)
+{
+    struct weights_dict io;
+
+    read_arrays(SOURCE_DIR "/tests/data/tensorflow/volumes.npz", NULL, &io);
+    assert_true(check_file(SOURCE_DIR "/tests/data/tensorflow/volumes.pb",
+                           &io) <= 1e-5);
+    weights_dict_clear(&io);
+}
+
 TEST(test_made_models)
 {
     const char *folder = getenv("TENSORFLOW_FILES");
@@ -680,6 +691,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seed),
         cmocka_unit_test(test_selection),
+        cmocka_unit_test(test_volumes),
         cmocka_unit_test(test_made_models),
         cmocka_unit_test(test_real_files),
         cmocka_unit_test(test_real_refusals),
