@@ -604,6 +604,13 @@ def step_seeds():
             L.TimeDistributed(L.Conv2D(2, 3))(x)]
     save("keras/frames", keras.Model(x, made, name="frames"),
          formats=("keras",))
+    x = keras.Input((7, 5, 2), name="in")
+    made = [L.UpSampling2D((2, 3), interpolation="bicubic")(x),
+            L.Resizing(4, 9, interpolation="bicubic")(x),
+            L.Resizing(4, 9, interpolation="lanczos3")(x),
+            L.Resizing(3, 3, interpolation="lanczos5", antialias=True)(x)]
+    save("keras/filters", keras.Model(x, made, name="filters"),
+         formats=("keras",))
 
 
 if PART == "seeds":

@@ -273,6 +273,13 @@ struct constant *keras_flat_kernel(const struct constant *c, int n);
 /* A truth value among the keyword arguments of the call. */
 bool keras_keyword(struct keras_emit *k, const char *name);
 
+/* Resizing by bicubic and Lanczos filters as TensorFlow computes them: whether
+ * the layer asks for one, and x (N,C,H,W) resized. */
+bool keras_is_filter(const struct keras_layer *l);
+struct keras_value keras_filter(struct keras_emit *k,
+                                const struct keras_layer *l,
+                                struct keras_value x, const int *size,
+                                bool times);
 /* Applies an activation, given by name or as an object; NULL and null mean
  * none. */
 struct keras_value keras_activation(struct keras_emit *k, struct keras_value x,

@@ -380,6 +380,8 @@ struct keras_value keras_up_sampling(struct keras_emit *k,
 
     (void)n;
     keras_ints(k, l->config, key, l->class->arg, 1, 65536, 2, size);
+    if (k->status == 0 && l->class->arg == 2 && keras_is_filter(l))
+        return keras_filter(k, l, x, size, true);
     if (!read_interpolation(k, l->config, "nearest", &mode) || k->status < 0)
         return keras_failed(k);
     struct graph_resize *r = resize_node(k, &x, mode);
@@ -413,6 +415,8 @@ struct keras_value keras_resizing(struct keras_emit *k, struct keras_layer *l,
     size[1] = keras_int(k, l->config, "width", 1, INT32_MAX, size[1]);
     if (k->status == 0 && (size[0] == 0 || size[1] == 0))
         keras_fail(k, INFER_EFORMAT, "it has no height or width");
+    if (k->status == 0 && keras_is_filter(l))
+        return keras_filter(k, l, x, size, false);
     if (!read_interpolation(k, l->config, "bilinear", &mode) || k->status < 0)
         return keras_failed(k);
     struct graph_resize *r = resize_node(k, &x, mode);
