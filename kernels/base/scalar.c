@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/base/clones.h"
+
 static uint32_t float_bits(float value)
 {
     uint32_t bits;
@@ -245,6 +247,105 @@ bool scalar_is_float(enum infer_dtype dtype)
     return dtype >= INFER_F64 && dtype <= INFER_BF16;
 }
 
+/* ---- whole arrays --------------------------------------------------- */
+
+/*
+ * The conversions that weights need when they are loaded, of BLOCK elements at
+ * a time: loops of a constant length without branches, which the compiler turns
+ * into vector instructions.  Each gives the bits of its function above.
+ */
+#define BLOCK 32
+
+CPU_INLINE void f16_of_block(const float *src, uint16_t *dst)
+{
+    uint32_t bits[BLOCK];
+    float sum[BLOCK];
+
+    memcpy(bits, src, sizeof bits);
+    for (int i = 0; i < BLOCK; i++) {
+        const uint32_t magnitude = bits[i] & 0x7fffffff;
+
+        memcpy(&sum[i], &magnitude, sizeof sum[i]);
+    }
+    for (int i = 0; i < BLOCK; i++)
+        sum[i] += 0.5f; /* as scalar_to_f16() for subnormal halves */
+    for (int i = 0; i < BLOCK; i++) {
+        const uint32_t magnitude = bits[i] & 0x7fffffff;
+        const uint32_t odd = magnitude >> 13 & 1;
+        uint32_t half = (magnitude - 0x38000000 + 0xfff + odd) >> 13, tiny;
+
+        memcpy(&tiny, &sum[i], sizeof tiny);
+        half = magnitude < 0x38800000 ? tiny - 0x3f000000 : half;
+        half = magnitude >= 0x477ff000 ? 0x7c00 : half;
+        half = magnitude > 0x7f800000 ? 0x7e00 : half;
+        dst[i] = (uint16_t)(half | (bits[i] >> 16 & 0x8000));
+    }
+}
+
+CPU_INLINE void bf16_of_block(const float *src, uint16_t *dst)
+{
+    uint32_t bits[BLOCK];
+
+    memcpy(bits, src, sizeof bits);
+    for (int i = 0; i < BLOCK; i++) {
+        const uint32_t rounded = bits[i] + 0x7fff + (bits[i] >> 16 & 1);
+        const uint32_t quiet = bits[i] | 0x400000;
+
+        dst[i] = (uint16_t)(((bits[i] & 0x7fffffff) > 0x7f800000 ? quiet
+                                                                 : rounded) >>
+                            16);
+    }
+}
+
+CPU_INLINE void block_of_f16(const uint16_t *src, float *dst)
+{
+    uint32_t bits[BLOCK];
+    float tiny[BLOCK];
+
+    for (int i = 0; i < BLOCK; i++)
+        tiny[i] = (float)(int32_t)(src[i] & 0x3ff) * 0x1p-24f;
+    for (int i = 0; i < BLOCK; i++) {
+        const uint32_t magnitude = src[i] & 0x7fff;
+        uint32_t word = magnitude << 13, small;
+
+        memcpy(&small, &tiny[i], sizeof small);
+        word += magnitude >= 0x7c00 ? 0x70000000 : 0x38000000;
+        word = magnitude < 0x400 ? small : word;
+        bits[i] = word | (uint32_t)(src[i] & 0x8000) << 16;
+    }
+    memcpy(dst, bits, sizeof bits);
+}
+
+CPU_CLONES static void f32_to_f16(const float *src, uint16_t *dst, int64_t n)
+{
+    int64_t i;
+
+    for (i = 0; i + BLOCK <= n; i += BLOCK)
+        f16_of_block(src + i, dst + i);
+    for (; i < n; i++)
+        dst[i] = scalar_to_f16(src[i]);
+}
+
+CPU_CLONES static void f32_to_bf16(const float *src, uint16_t *dst, int64_t n)
+{
+    int64_t i;
+
+    for (i = 0; i + BLOCK <= n; i += BLOCK)
+        bf16_of_block(src + i, dst + i);
+    for (; i < n; i++)
+        dst[i] = scalar_to_bf16(src[i]);
+}
+
+CPU_CLONES static void f16_to_f32(const uint16_t *src, float *dst, int64_t n)
+{
+    int64_t i;
+
+    for (i = 0; i + BLOCK <= n; i += BLOCK)
+        block_of_f16(src + i, dst + i);
+    for (; i < n; i++)
+        dst[i] = scalar_from_f16(src[i]);
+}
+
 void scalar_convert(enum infer_dtype from, const void *src, enum infer_dtype to,
                     void *dst, size_t n)
 {
@@ -254,14 +355,11 @@ void scalar_convert(enum infer_dtype from, const void *src, enum infer_dtype to,
         if (n > 0)
             memcpy(dst, src, n * infer_dtype_size(from));
     } else if (from == INFER_F16 && to == INFER_F32) {
-        for (i = 0; i < count; i++)
-            ((float *)dst)[i] = scalar_from_f16(((const uint16_t *)src)[i]);
+        f16_to_f32(src, dst, count);
     } else if (from == INFER_F32 && to == INFER_F16) {
-        for (i = 0; i < count; i++)
-            ((uint16_t *)dst)[i] = scalar_to_f16(((const float *)src)[i]);
+        f32_to_f16(src, dst, count);
     } else if (from == INFER_F32 && to == INFER_BF16) {
-        for (i = 0; i < count; i++)
-            ((uint16_t *)dst)[i] = scalar_to_bf16(((const float *)src)[i]);
+        f32_to_bf16(src, dst, count);
     } else if (scalar_is_integer(from) && scalar_is_integer(to)) {
         for (i = 0; i < count; i++)
             scalar_store_i64(to, dst, i, scalar_load_i64(from, src, i));

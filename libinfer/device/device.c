@@ -14,6 +14,16 @@
 #include "kernels/base/error.h"
 #include "libinfer/device/cpu_wait.h"
 
+/* Above so many threads loading is bound by memory bandwidth. */
+#define CPU_LOADERS 8
+/* Each thread holds one constant in host memory, which is else not needed. */
+#define GPU_LOADERS 4
+
+static int at_most(int n, int limit)
+{
+    return n < limit ? n : limit;
+}
+
 /* N of "cuda" (0) or "cuda:N"; -1 where that is no number. */
 static int ordinal_of(const char *name)
 {
@@ -29,8 +39,24 @@ static int ordinal_of(const char *name)
     return errno == 0 && *end == '\0' && n <= INT_MAX ? (int)n : -1;
 }
 
-static int open_cuda(const char *name, void *stream, struct infer_error *err,
-                     struct device *out)
+/* OpenMP's threads begin now: without memory for them the process ends
+ * (libgomp), which is better at the start than in a run. */
+static void begin_threads(int threads)
+{
+    const uint64_t word = denormals_word();
+
+    kern_cpu_all(threads, denormals_flush);
+    denormals_restore(word);
+}
+
+#ifdef HAVE_CUDA
+static void begin(void)
+{
+}
+#endif
+
+static int open_cuda(const char *name, int threads, void *stream,
+                     struct infer_error *err, struct device *out)
 {
     const int ordinal = ordinal_of(name);
 
@@ -40,25 +66,21 @@ static int open_cuda(const char *name, void *stream, struct infer_error *err,
 #ifdef HAVE_CUDA
     int rc = device_cuda_open(ordinal, stream, err, out);
 
-    if (rc < 0)
+    if (rc < 0) {
         error_prefix(err, "device %s", name);
-    return rc;
+        return rc;
+    }
+    out->loaders =
+        at_most(threads > 0 ? threads : device_cpu_threads(), GPU_LOADERS);
+    kern_cpu_all(out->loaders, begin);
+    return 0;
 #else
+    (void)threads;
     (void)stream;
     (void)out;
     return error_set(err, INFER_EDEVICE,
                      "device %s: this build has no CUDA support", name);
 #endif
-}
-
-/* OpenMP's threads begin now: without memory for them the process ends
- * (libgomp), which is better at the start than in a run. */
-static void begin_threads(int threads)
-{
-    const uint64_t word = denormals_word();
-
-    kern_cpu_all(threads, denormals_flush);
-    denormals_restore(word);
 }
 
 int device_open(const char *name, int threads, void *stream,
@@ -70,7 +92,7 @@ int device_open(const char *name, int threads, void *stream,
                          threads);
     if (name && strncmp(name, "cuda", 4) == 0 &&
         (name[4] == '\0' || name[4] == ':'))
-        return open_cuda(name, stream, err, out);
+        return open_cuda(name, threads, stream, err, out);
     if (name && strcmp(name, "cpu") != 0)
         return error_set(err, INFER_EARGUMENT,
                          "device '%s': unknown (supported: cpu, cuda, cuda:N)",
@@ -82,6 +104,7 @@ int device_open(const char *name, int threads, void *stream,
     out->ops = &device_cpu;
     out->kern.kind = KERN_CPU;
     out->kern.threads = threads > 0 ? threads : device_cpu_threads();
+    out->loaders = at_most(out->kern.threads, CPU_LOADERS);
     begin_threads(out->kern.threads);
     if (out->kern.threads > 1)
         cpu_wait_open();

@@ -108,6 +108,7 @@ struct device {
     struct kern_device kern;
     void *stream;            /* handed to every launch */
     struct device_rates rates;
+    int loaders; /* CPU threads that read, convert and pack constants */
     struct host_memory host; /* device_open() leaves it zero */
     struct device_state *state;
 };

@@ -42,9 +42,6 @@ struct loading {
     struct infer_error err;
 };
 
-/* Above this many threads loading is bound by memory bandwidth. */
-#define MAX_LOADERS 8
-
 int plan_load_constant(struct plan *plan, const struct kern_exec *exec,
                        const struct view *v, int i, struct infer_error *err,
                        struct packed **out)
@@ -128,9 +125,6 @@ static int compare_loads(const void *a, const void *b)
 static int load_constants(struct plan *plan, struct infer_error *err)
 {
     const struct device *d = plan->config->device;
-    const int threads = !d->ops->host_memory            ? 1
-                        : d->kern.threads < MAX_LOADERS ? d->kern.threads
-                                                        : MAX_LOADERS;
     struct loading all = {.plan = plan};
     int rc = 0;
 
@@ -143,7 +137,7 @@ static int load_constants(struct plan *plan, struct infer_error *err)
     }
     qsort(all.load, (size_t)all.n, sizeof *all.load, compare_loads);
     all.failed = all.n;
-    kern_cpu_each(threads, all.n, load_one, &all);
+    kern_cpu_each(d->loaders > 0 ? d->loaders : 1, all.n, load_one, &all);
     if (all.failed < all.n) {
         rc = all.err.code;
         if (err)
