@@ -96,6 +96,41 @@ class Rows(nn.Module):
         return y + y.float().mean(1, keepdim=True), z + at
 
 
+class Sequences(nn.Module):
+    """Recurrent layers, norms of weights, grids, choices, attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.l = nn.LSTM(6, 3, 2, batch_first=True, bidirectional=True)
+        self.g = nn.GRU(6, 6, batch_first=True)
+        self.r = nn.RNN(6, 6, nonlinearity="relu", bias=False,
+                        batch_first=True)
+        self.w = nn.utils.weight_norm(nn.Linear(6, 6))
+        self.m = nn.MultiheadAttention(6, 2, batch_first=True)
+        self.t = nn.Linear(30, 6)
+
+    def forward(self, x):
+        y, (h, c) = self.l(x)
+        y = self.w(y + self.g(x)[0] + self.r(x)[0])
+        y = y + self.m(x, x, x, need_weights=False)[0]
+        q = y.view(y.shape[0], 5, 2, 3).transpose(1, 2)
+        y = y + F.scaled_dot_product_attention(
+            q, q * 2, q, is_causal=True).transpose(1, 2).flatten(2)
+        a, b, d = torch.tensor_split(y, 3, 2)
+        y = torch.cat([torch.logaddexp(a, b), torch.erfc(d), y], 2)
+        i, j = torch.meshgrid(torch.arange(5.0), torch.arange(10.0),
+                              indexing="ij")
+        y = torch.nan_to_num(torch.where(y > 2, float("inf"), y), posinf=2.5)
+        y = y + i / 4 - j / 8 + F.one_hot(y.argmax(2), 10).float()
+        y = y + y.unfold(1, 3, 1).mean(3).repeat(1, 2, 1)[:, :5]
+        t = F.affine_grid(self.t(x.flatten(1)).view(-1, 2, 3),
+                          [x.shape[0], 1, 5, 10], align_corners=False)
+        z = F.grid_sample(y[:, None], t, align_corners=False)
+        v, at = F.max_pool2d(z, 2, 2, return_indices=True)
+        z = F.max_unpool2d(v, at, 2, 2, output_size=(5, 10))
+        return y, z, h + c, torch.cosine_similarity(y, y.flip(2), dim=2)
+
+
 def save(folder, name, network, x, dynamic=None, core=False):
     torch.manual_seed(1)
     network = network().eval()
@@ -140,6 +175,8 @@ def main():
     x = torch.randn(3, 5, 8)
     save(folder, "rows", Rows, x, dynamic=({0: free},))
     save(folder, "rows_core", Rows, x, core=True)
+    x = torch.randn(3, 5, 6)
+    save(folder, "sequences", Sequences, x, dynamic=({0: free},))
 
 
 main()

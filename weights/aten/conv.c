@@ -84,6 +84,30 @@ int aten_conv(struct onnx_import *im)
                      aten_optional(im, "bias"));
 }
 
+/* torchvision's, whose offsets and masks lie as ONNX's do. */
+int aten_deform_conv(struct onnx_import *im)
+{
+    const int64_t stride[2] = {aten_int(im, "stride_h", 1),
+                               aten_int(im, "stride_w", 1)};
+    const int64_t h = aten_int(im, "pad_h", 0), w = aten_int(im, "pad_w", 0);
+    const int64_t pads[4] = {h, w, h, w};
+    const int64_t dilation[2] = {aten_int(im, "dilation_h", 1),
+                                 aten_int(im, "dilation_w", 1)};
+    struct pb_span mask = aten_no_input();
+    struct aten_attrs a = {.n = 0};
+
+    if (aten_flag(im, "use_mask", true))
+        mask = aten_optional(im, "mask");
+    aten_set_ints(&a, "strides", stride, 2);
+    aten_set_ints(&a, "pads", pads, 4);
+    aten_set_ints(&a, "dilations", dilation, 2);
+    aten_set_int(&a, "group", aten_int(im, "groups", 1));
+    aten_set_int(&a, "offset_group", aten_int(im, "offset_groups", 1));
+    return ATEN_LAST(im, "DeformConv", &a, aten_tensor(im, "input"),
+                     aten_tensor(im, "weight"), aten_tensor(im, "offset"),
+                     aten_optional(im, "bias"), mask);
+}
+
 /* ---- pools --------------------------------------------------------- */
 
 /* The window, and the stride, which is the window where it is not given. */
@@ -101,24 +125,11 @@ static void set_window(struct onnx_import *im, struct aten_attrs *a, int n,
 }
 
 /* PyTorch counts the places of maxima in each channel, ONNX in the whole. */
-static int pool_with_indices(struct onnx_import *im, const struct aten_attrs *a,
-                             struct pb_span x, int n)
+static int pool_with_indices(struct onnx_import *im, struct aten_attrs *a,
+                             struct pb_span x)
 {
-    struct pb_span out[2] = {im->node->out[0],
-                             onnx_fresh_name(im, im->node->out[1])};
-    int64_t plane = 1;
-
-    for (int d = 0; d < n; d++) {
-        const int64_t size = aten_dim(im, x, 2 + d);
-
-        if (im->rc < 0 || size < 1 || size > INT32_MAX ||
-            (plane *= size) > INT32_MAX)
-            return onnx_fail(im, INFER_EUNSUPPORTED,
-                             "indices of a picture of free size");
-    }
-    onnx_steps(im, "MaxPool", &x, 1, out, 2, a->item, a->n);
-    return aten_give(im, 1, "Mod", NULL,
-                     ATEN_N(out[1], aten_scalar(im, INFER_I64, (double)plane)));
+    aten_set_int(a, "aten_within_channels", 1);
+    return onnx_steps(im, "MaxPool", &x, 1, im->node->out, 2, a->item, a->n);
 }
 
 int aten_max_pool(struct onnx_import *im)
@@ -138,7 +149,7 @@ int aten_max_pool(struct onnx_import *im)
     if (im->node->n_out < 2 || im->node->out[1].bytes == 0 ||
         !aten_is_read(im, im->node->out[1]))
         return ATEN_LAST(im, "MaxPool", &a, x);
-    return pool_with_indices(im, &a, x, n);
+    return pool_with_indices(im, &a, x);
 }
 
 /* Values at indices into the channels of a result of zeros. */
@@ -147,7 +158,7 @@ int aten_max_unpool(struct onnx_import *im)
     const struct pb_span x = aten_tensor(im, "self");
     const int n = aten_row(im)->param;
     int64_t size[MAX_SPACE], dim[INFER_MAX_RANK], plane = 1;
-    struct aten_attrs axis = {.n = 0};
+    struct aten_attrs axis = {.n = 0}, first = {.n = 0};
     struct pb_span zeros, y, list;
 
     aten_each(im, "output_size", n, 1, size);
@@ -155,13 +166,16 @@ int aten_max_unpool(struct onnx_import *im)
         return onnx_fail(im, INFER_EUNSUPPORTED, "an input of rank %d",
                          aten_rank(im, x));
     for (int d = 0; d < n + 2; d++) {
-        dim[d] = d < 2 ? aten_dim(im, x, d) : size[d - 2];
-        if (dim[d] < 1 || dim[d] > INT32_MAX ||
-            (d >= 2 && (plane *= dim[d]) > INT32_MAX))
+        dim[d] = d < 2 ? 0 : size[d - 2]; /* 0: as it is */
+        if (d >= 2 &&
+            (dim[d] < 1 || dim[d] > INT32_MAX || (plane *= dim[d]) > INT32_MAX))
             return onnx_fail(im, INFER_EUNSUPPORTED,
                              "a size that is free or too large");
     }
-    list = aten_list(im, 3, (int64_t[]){dim[0], dim[1], plane});
+    aten_set_int(&first, "axis", 0);
+    list = ATEN_STEP(im, "Concat", &first,
+                     aten_cut(im, ATEN_STEP(im, "Shape", NULL, x), 0, 0, 2),
+                     aten_list1(im, plane));
     zeros = ATEN_STEP(im, "Expand", NULL,
                       aten_scalar(im, aten_type_of(im, x), 0), list);
     list = aten_list(im, 3, (int64_t[]){0, 0, -1});

@@ -8,6 +8,7 @@
 #include "weights/aten/export.h"
 
 #define OPERATORS "torch.ops.aten."
+#define VISION    "torch.ops.torchvision."
 #define PYTHON    "_operator."
 
 struct reading {
@@ -216,9 +217,12 @@ static struct pb_span operator_of(const char *target)
         return span_of(name + 6);
     if (strncmp(name, PYTHON, python) == 0)
         return span_of(name + python);
-    if (strncmp(name, OPERATORS, aten) != 0)
+    if (strncmp(name, VISION, strlen(VISION)) == 0)
+        name += strlen(VISION);
+    else if (strncmp(name, OPERATORS, aten) == 0)
+        name += aten;
+    else
         return span_of(name);
-    name += aten;
     return (struct pb_span){(unsigned char *)name, strcspn(name, ".")};
 }
 

@@ -155,39 +155,3 @@ int aten_instance_norm(struct onnx_import *im)
                      or_filled(im, "weight", 1, &channels, 1),
                      or_filled(im, "bias", 1, &channels, 0));
 }
-
-/* ---- attention ----------------------------------------------------- */
-
-/* softmax(q k' scale + mask) v, on the last two dimensions. */
-int aten_attention(struct onnx_import *im)
-{
-    struct pb_span q = aten_tensor(im, "query"), k = aten_tensor(im, "key");
-    const struct pb_span v = aten_tensor(im, "value");
-    struct pb_span mask = aten_optional(im, "attn_mask"), y;
-    const enum infer_dtype dtype = aten_type_of(im, q);
-    const int rank = aten_rank(im, k);
-    const int64_t width = aten_dim(im, q, -1);
-    int64_t order[INFER_MAX_RANK];
-    struct aten_attrs last = {.n = 0};
-    double scale;
-
-    if (im->rc < 0 || rank < 2 || width < 1 ||
-        aten_flag(im, "is_causal", false) || aten_flag(im, "enable_gqa", false))
-        return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "attention that is causal, grouped, or of free width");
-    scale = aten_number(im, "scale", 1 / sqrt((double)width));
-    for (int i = 0; i < rank; i++)
-        order[i] = i;
-    order[rank - 1] = rank - 2;
-    order[rank - 2] = rank - 1;
-    k = aten_permute(im, k, rank, order);
-    y = ATEN_STEP(im, "MatMul", NULL, aten_mul(im, q, scale), k);
-    if (mask.bytes && aten_type_of(im, mask) == INFER_BOOL)
-        y = ATEN_STEP(im, "Where", NULL, mask, y,
-                      aten_scalar(im, dtype, -INFINITY));
-    else if (mask.bytes)
-        y = ATEN_STEP(im, "Add", NULL, y, mask);
-    aten_set_int(&last, "axis", -1);
-    y = ATEN_STEP(im, "Softmax", &last, y);
-    return ATEN_LAST(im, "MatMul", NULL, y, v);
-}

@@ -443,6 +443,14 @@ int aten_roll(struct onnx_import *im)
     return aten_same(im, 0, x);
 }
 
+/* fliplr, flipud: the dimension is the row's. */
+int aten_flip_one(struct onnx_import *im)
+{
+    return ATEN_LAST(im, "Slice", NULL, aten_tensor(im, "self"),
+                     aten_list1(im, -1), aten_list1(im, INT64_MIN),
+                     aten_list1(im, aten_row(im)->param), aten_list1(im, -1));
+}
+
 int aten_flip(struct onnx_import *im)
 {
     struct pb_span x = aten_tensor(im, "self");

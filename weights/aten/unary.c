@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise operators of one tensor. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -326,6 +327,75 @@ int aten_round(struct onnx_import *im)
     x = ATEN_STEP(im, "Round", NULL, x);
     return ATEN_LAST(im, decimals > 0 ? "Div" : "Mul", NULL, x,
                      aten_scalar(im, aten_type_of(im, x), scale));
+}
+
+int aten_erfc(struct onnx_import *im)
+{
+    struct pb_span x = aten_tensor(im, "self");
+
+    return ATEN_LAST(im, "Sub", NULL, aten_scalar(im, aten_type_of(im, x), 1),
+                     ATEN_STEP(im, "Erf", NULL, x));
+}
+
+/* What stands behind the point, with the number's sign. */
+int aten_frac(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    const struct pb_span y =
+        ATEN_STEP(im, "Floor", NULL, ATEN_STEP(im, "Abs", NULL, x));
+
+    return ATEN_LAST(
+        im, "Sub", NULL, x,
+        ATEN_STEP(im, "Mul", NULL, ATEN_STEP(im, "Sign", NULL, x), y));
+}
+
+int aten_is_finite(struct onnx_import *im)
+{
+    const struct pb_span x = aten_tensor(im, "self");
+    const struct pb_span nan = ATEN_STEP(im, "IsNaN", NULL, x);
+    const struct pb_span inf = ATEN_STEP(im, "IsInf", NULL, x);
+
+    return ATEN_LAST(im, "Not", NULL, ATEN_STEP(im, "Or", NULL, nan, inf));
+}
+
+/* Numbers in the places of NaN and of the infinities. */
+int aten_nan_to_num(struct onnx_import *im)
+{
+    struct pb_span x = aten_tensor(im, "self");
+    const enum infer_dtype dtype = aten_type_of(im, x);
+    const double most = dtype == INFER_F16    ? 65504
+                        : dtype == INFER_BF16 ? 3.3895313892515355e38
+                                              : FLT_MAX;
+    const struct pb_span high =
+        aten_scalar(im, dtype, aten_number(im, "posinf", most));
+    const struct pb_span low =
+        aten_scalar(im, dtype, aten_number(im, "neginf", -most));
+    struct aten_attrs up = {.n = 0}, down = {.n = 0};
+
+    if (im->rc < 0 || !aten_is_float(dtype))
+        return aten_same(im, 0, x);
+    aten_set_int(&up, "detect_negative", 0);
+    aten_set_int(&down, "detect_positive", 0);
+    x = ATEN_STEP(im, "Where", NULL, ATEN_STEP(im, "IsInf", &up, x), high, x);
+    x = ATEN_STEP(im, "Where", NULL, ATEN_STEP(im, "IsInf", &down, x), low, x);
+    return ATEN_LAST(im, "Where", NULL, ATEN_STEP(im, "IsNaN", NULL, x),
+                     aten_scalar(im, dtype, aten_number(im, "nan", 0)), x);
+}
+
+/* log(x / (1 - x)), x within eps and 1 - eps if there is one. */
+int aten_logit(struct onnx_import *im)
+{
+    struct pb_span x = aten_tensor(im, "self");
+    const enum infer_dtype dtype = aten_type_of(im, x);
+    const double eps = aten_number(im, "eps", 0);
+
+    if (aten_has(im, "eps"))
+        x = ATEN_STEP(im, "Clip", NULL, x, aten_scalar(im, dtype, eps),
+                      aten_scalar(im, dtype, 1 - eps));
+    return ATEN_LAST(
+        im, "Log", NULL,
+        ATEN_STEP(im, "Div", NULL, x,
+                  ATEN_STEP(im, "Sub", NULL, aten_scalar(im, dtype, 1), x)));
 }
 
 /* ---- types --------------------------------------------------------- */

@@ -115,6 +115,18 @@ int ts_do_device(struct ts_run *r, int n, const struct ts_arg *arg,
     return 1;
 }
 
+/* All tensors are the CPU's. */
+int ts_do_type_of_device(struct ts_run *r, int n, const struct ts_arg *arg,
+                         struct ts_value *out)
+{
+    (void)r;
+    if (n != 1 || arg[0].value.kind != TSV_DEVICE)
+        return 0;
+    *out = (struct ts_value){.kind = TSV_TEXT,
+                             .text = {(unsigned char *)"cpu", 3}};
+    return 1;
+}
+
 /* A text that the program makes, for a key of a dictionary. */
 struct text {
     char at[256];
@@ -252,6 +264,8 @@ static const struct {
     {"_unwrap_optional", ts_do_unwrap},
     {"add", ts_do_add_lists},
     {"add_", ts_do_extend},
+    {"all", ts_do_all},
+    {"any", ts_do_any},
     {"append", ts_do_append},
     {"as_tensor", ts_do_tensor},
     {"bool", ts_do_to_bool},
@@ -277,6 +291,7 @@ static const struct {
     {"is_floating_point", ts_do_is_floating},
     {"is_grad_enabled", ts_do_no},
     {"is_mkldnn", ts_do_no},
+    {"is_nested", ts_do_no},
     {"is_quantized", ts_do_no},
     {"is_scripting", ts_do_no},
     {"is_sparse", ts_do_no},
@@ -305,6 +320,7 @@ static const struct {
     {"str", ts_do_some_text},
     {"sum", ts_do_sum_list},
     {"tensor", ts_do_tensor},
+    {"type", ts_do_type_of_device},
     {"unchecked_unwrap_optional", ts_do_pass},
     {"values", ts_do_values},
     {"warn", ts_do_nothing},

@@ -10,6 +10,8 @@ typedef int ts_function_of(struct ts_run *r, int n, const struct ts_arg *arg,
                            struct ts_value *out);
 
 ts_function_of ts_do_add_lists;
+ts_function_of ts_do_all;
+ts_function_of ts_do_any;
 ts_function_of ts_do_append;
 ts_function_of ts_do_ceil_of;
 ts_function_of ts_do_contains;
@@ -52,6 +54,7 @@ ts_function_of ts_do_to_bool;
 ts_function_of ts_do_to_float;
 ts_function_of ts_do_to_int;
 ts_function_of ts_do_type_of;
+ts_function_of ts_do_type_of_device;
 ts_function_of ts_do_unequal;
 ts_function_of ts_do_unwrap;
 ts_function_of ts_do_values;

@@ -375,3 +375,30 @@ int ts_do_sum_list(struct ts_run *r, int n, const struct ts_arg *arg,
     }
     return rc < 0 ? rc : 1;
 }
+
+/* Whether every item is true, or any. */
+static int truths(struct ts_run *r, bool every, int n, const struct ts_arg *arg,
+                  struct ts_value *out)
+{
+    bool truth = every;
+    int rc = 0;
+
+    if (n != 1 || !ts_is_list(&arg[0].value))
+        return 0;
+    for (int i = 0; i < arg[0].value.list->n && rc == 0 && truth == every; i++)
+        rc = ts_truth(r, &arg[0].value.list->item[i], NULL, &truth);
+    *out = ts_bool(truth);
+    return rc < 0 ? rc : 1;
+}
+
+int ts_do_all(struct ts_run *r, int n, const struct ts_arg *arg,
+              struct ts_value *out)
+{
+    return truths(r, true, n, arg, out);
+}
+
+int ts_do_any(struct ts_run *r, int n, const struct ts_arg *arg,
+              struct ts_value *out)
+{
+    return truths(r, false, n, arg, out);
+}

@@ -104,6 +104,7 @@ static int arrange(struct ts_run *r, struct call *c)
 {
     static const char *const spread[] = {"std", "var", "std_mean", "var_mean",
                                          NULL};
+    static const char *const cells[] = {"gru", "rnn_tanh", "rnn_relu", NULL};
 
     if (is_op(c->op, "to"))
         arrange_to(c);
@@ -120,6 +121,13 @@ static int arrange(struct ts_run *r, struct call *c)
     else if (is_op(c->op, "scatter") && positional(c, 3) &&
              !is_kind(c, 3, TSV_TENSOR))
         c->arg[3].name = word("value");
+    else if (is_op(c->op, "tensor_split") && positional(c, 1) &&
+             ts_is_list(positional(c, 1)))
+        c->arg[1].name = word("indices");
+    else if ((is_op(c->op, "lstm") && is_kind(c, 1, TSV_TENSOR)) ||
+             (is_one_of(c->op, cells) && is_kind(c, 2, TSV_TENSOR)))
+        return ts_fail(r, INFER_EUNSUPPORTED,
+                       "packed sequences are not supported");
     else if (is_op(c->op, "view") && is_kind(c, 1, TSV_INT))
         return ts_fail(r, INFER_EUNSUPPORTED,
                        "torch.view as another type is not supported");
@@ -170,7 +178,8 @@ static const struct {
               {"slogdet", 2},
               {"_unique2", 3},
               {"unique_consecutive", 3},
-              {"_weight_norm_interface", 2}};
+              {"_weight_norm_interface", 2},
+              {"_native_multi_head_attention", 2}};
 
 /* How many tensors it gives as a tuple; 0: one tensor. */
 static int tuple_of(const struct call *c)
@@ -244,7 +253,7 @@ static int list_of(struct ts_run *r, const struct call *c, int64_t *out)
         "split_copy", "hsplit",           "unsafe_split_with_sizes",
         "vsplit",     "dsplit",           "tensor_split",
         NULL};
-    const struct ts_value *how = positional(c, 1);
+    const struct ts_value *how = argument(c, "indices", 1);
     int64_t entries, n = 1;
     int rc;
 

@@ -16,6 +16,9 @@ struct indices {
     int64_t in[INFER_MAX_RANK], out[INFER_MAX_RANK];
     int64_t step[KERN_MAX_SPATIAL]; /* of a spatial dimension, in elements */
     int64_t plane;                  /* elements of a picture's channel */
+    /* The places are within each channel, as PyTorch counts them: an attribute
+     * that only its readers set.  Batch and channels may be free then. */
+    bool within;
 };
 
 /* Place of tap t along each spatial dimension of the window. */
@@ -36,7 +39,7 @@ static int measure(struct onnx_import *im, const struct graph_pool *pool, int x,
     if (pool->auto_pad != GRAPH_PAD_EXPLICIT)
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "indices of a pool with auto_pad");
-    for (int d = 0; d < s->spatial + 2; d++) {
+    for (int d = s->within ? 2 : 0; d < s->spatial + 2; d++) {
         s->in[d] = compose_dim(im, x, d);
         s->out[d] = compose_dim(im, y, d);
     }
@@ -133,6 +136,7 @@ int onnx_pool_indices(struct onnx_import *im, const struct graph_pool *pool,
     int best = -1, index = -1, part, larger;
 
     onnx_int(im, "storage_order", 0, 1, &order);
+    onnx_flag(im, "aten_within_channels", &s.within);
     if (im->rc == 0 && compose_dtype(im, x) != INFER_F32)
         return onnx_fail(im, INFER_EUNSUPPORTED, "indices of integers");
     if (im->rc < 0 || measure(im, pool, x, y, order == 1, &s) < 0)
@@ -143,7 +147,9 @@ int onnx_pool_indices(struct onnx_import *im, const struct graph_pool *pool,
         part = seen_by(im, &s, x, at);
         if (t == 0) {
             best = part;
-            index = compose_expand(im, places(im, &s, at), spatial + 2, s.out);
+            index = places(im, &s, at);
+            if (!s.within)
+                index = compose_expand(im, index, spatial + 2, s.out);
             continue;
         }
         /* The first of equal ones counts. */
@@ -151,6 +157,9 @@ int onnx_pool_indices(struct onnx_import *im, const struct graph_pool *pool,
         best = compose_where(im, larger, part, best);
         index = compose_where(im, larger, places(im, &s, at), index);
     }
-    index = compose_binary(im, KERN_ADD, index, channel_starts(im, &s));
+    if (!s.within)
+        index = compose_binary(im, KERN_ADD, index, channel_starts(im, &s));
+    else if (s.taps == 1)
+        onnx_fail(im, INFER_EUNSUPPORTED, "indices of windows of one element");
     return compose_output(im, 1, index);
 }

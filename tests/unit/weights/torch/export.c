@@ -49,6 +49,11 @@ TEST(test_rows)
     assert_true(difference_of("rows_core") <= 1e-5);
 }
 
+TEST(test_sequences)
+{
+    assert_true(difference_of("sequences") <= 1e-5);
+}
+
 /* The table is searched by halves. */
 TEST(test_table_is_sorted)
 {
@@ -185,6 +190,20 @@ TEST(test_writes)
             CONFIG(WEIGHT(PLAIN)), "'s' was changed in place");
 }
 
+/* Who reads what a refused node would have written is refused, too: the node
+ * is not left out as dead. */
+TEST(test_refused_writes)
+{
+    refused(MODEL(LINEAR
+                  "," NODE("no_such_.default", ARG("self", TENSOR("y")), "z"),
+                  "y"),
+            CONFIG(WEIGHT(PLAIN)), "no_such_ z: it is not supported");
+    refused(MODEL(LINEAR "," SLICE("y", "s") "," NODE(
+                      "no_such_.default", ARG("self", TENSOR("s")), "z"),
+                  "y"),
+            CONFIG(WEIGHT(PLAIN)), "no_such_ z: it is not supported");
+}
+
 /* ---- refused ------------------------------------------------------- */
 
 TEST(test_refused)
@@ -270,9 +289,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pictures),
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_sequences),
         cmocka_unit_test(test_table_is_sorted),
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_writes),
+        cmocka_unit_test(test_refused_writes),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_bad_tensors),
         cmocka_unit_test(test_other_archives),
