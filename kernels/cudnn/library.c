@@ -110,9 +110,17 @@ const struct cublas_library *cublas_library(struct infer_error *why)
     return NULL;
 }
 
+static unsigned openings;
+
 static int open_cudnn(struct infer_error *why)
 {
+    __atomic_add_fetch(&openings, 1, __ATOMIC_RELAXED);
     return cudnn_library(why) ? 0 : INFER_EDEVICE;
+}
+
+unsigned cudnn_openings(void)
+{
+    return __atomic_load_n(&openings, __ATOMIC_RELAXED);
 }
 
 static const char *cudnn_version(struct infer_error *why)

@@ -82,6 +82,8 @@ struct cublas_library {
  * reason, where they are not there.  By any thread. */
 const struct cudnn_library *cudnn_library(struct infer_error *why);
 const struct cublas_library *cublas_library(struct infer_error *why);
+/* How often sessions have asked for the backend. */
+unsigned cudnn_openings(void);
 
 /* ---- errors -------------------------------------------------------- */
 

@@ -23,6 +23,7 @@ struct known {
     struct kern_problem problem;
     int users;              /* prepared states */
     struct infer_error why; /* code 0: the subgraphs compute it */
+    unsigned opening;       /* cudnn_openings() when it was solved */
     int n_subgraphs;
     struct cudnn_graph subgraph[2];
     struct cudnn_plan plan[2]; /* of the first engine that works, */
@@ -185,6 +186,17 @@ static int look_up(const struct cudnn_recipe *r, const struct kern_problem *p,
     int rc;
 
     *out = k;
+    /* cuDNN has many codes for what it does not support, and a fault that is
+     * over may have had the same: the next session asks again. */
+    if (k && k->why.code == INFER_EDEVICE && k->users == 0 &&
+        k->opening != cudnn_openings()) {
+        k->opening = cudnn_openings();
+        error_clear(&k->why);
+        rc = solve(k, err);
+        if (rc < 0)
+            error_set(&k->why, INFER_EDEVICE, "cuDNN: not asked again");
+        return rc;
+    }
     if (k)
         return 0;
     k = calloc(1, sizeof(*k));
@@ -192,6 +204,7 @@ static int look_up(const struct cudnn_recipe *r, const struct kern_problem *p,
         return error_set(err, INFER_EMEMORY, "cuDNN: out of memory");
     k->recipe = r;
     k->ordinal = ordinal;
+    k->opening = cudnn_openings();
     memcpy(&k->problem, p, sizeof(*p));
     rc = solve(k, err);
     if (rc < 0) {

@@ -89,9 +89,10 @@ static void gpu_free(const struct device *d, void *memory)
 {
     if (!memory)
         return;
-    /* A failure cannot be handled here; the next call reports it. */
-    if (cudaSetDevice(d->kern.ordinal) == cudaSuccess)
-        (void)cudaFree(memory);
+    /* A failure cannot be handled here; the next call reports it.  An address
+     * says which device it is of. */
+    (void)cudaSetDevice(d->kern.ordinal);
+    (void)cudaFree(memory);
     (void)cudaGetLastError();
 }
 
@@ -108,12 +109,14 @@ static int gpu_reserve(const struct device *d, size_t bytes, int copies,
         !checked_add(room, bytes, &room))
         return error_set(err, INFER_EMEMORY, "inputs and outputs too large");
     if (room > s->stage_bytes) {
-        void *stage = NULL;
+        void *stage = NULL, *old = s->stage;
 
-        if (s->stage)
-            CUDA_TRY(err, cudaFreeHost(s->stage));
+        /* Gone, whatever cudaFreeHost() says: it also reports what launches
+         * before it did wrong. */
         s->stage = NULL;
         s->stage_bytes = 0;
+        if (old)
+            CUDA_TRY(err, cudaFreeHost(old));
         CUDA_TRY(err, cudaMallocHost(&stage, room));
         s->stage = stage;
         s->stage_bytes = room;
@@ -389,8 +392,8 @@ static void gpu_graph_free(const struct device *d, struct device_graph *graph)
 {
     if (!graph)
         return;
-    if (cudaSetDevice(d->kern.ordinal) == cudaSuccess)
-        (void)cudaGraphExecDestroy(graph->exec);
+    (void)cudaSetDevice(d->kern.ordinal);
+    (void)cudaGraphExecDestroy(graph->exec);
     (void)cudaGetLastError();
     free(graph);
 }
@@ -452,6 +455,8 @@ static int gpu_rejoin(const struct device *d, struct infer_error *err)
 {
     struct device_state *s = d->state;
 
+    if (!s->side) /* branch() could not open it */
+        return 0;
     s->foreign = NULL;
     CUDA_TRY(err, cudaEventRecord(s->fork, s->side));
     CUDA_TRY(err, cudaStreamWaitEvent(s->stream, s->fork, 0));
