@@ -593,6 +593,7 @@ def step_seeds():
         ops.cast(ops.argmax(x, axis=-1), "float32"),
         ops.stack([x, 2 * x], axis=2),
         ops.roll(x, 1, axis=1), ops.repeat(x, 2, axis=2),
+        ops.tile(x, [2, 1]), ops.one_hot(ops.argmax(x, axis=1), 4),
         x * ops.cast(ops.any(ops.not_equal(x, x[:, ::-1]), axis=2,
                              keepdims=True), "float32"),
         ops.cast(L.Discretization([-0.5, 0.5])(x), "float32"),

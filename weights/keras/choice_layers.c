@@ -219,6 +219,31 @@ struct keras_value keras_repeat(struct keras_emit *k, struct keras_layer *l,
     return x;
 }
 
+/* A list of repeats for the last axes. */
+struct keras_value keras_tile(struct keras_emit *k, struct keras_layer *l,
+                              const struct keras_value *in, int n)
+{
+    struct keras_value x = keras_plain(k, in[0]);
+    const cJSON *list = json_member(l->config, "repeats");
+    const int count = cJSON_GetArraySize(list);
+    int64_t repeats[INFER_MAX_RANK];
+    int at = x.rank - count;
+
+    (void)n;
+    if (!cJSON_IsArray(list) || count < 1 || at < 0)
+        return keras_fail(k, INFER_EUNSUPPORTED, "repeats of %d axes in %d",
+                          count, x.rank);
+    for (int i = 0; i < at; i++)
+        repeats[i] = 1;
+    for (const cJSON *e = list->child; e; e = e->next, at++)
+        if (!json_int64(e, 1, 65536, &repeats[at]))
+            return keras_fail(k, INFER_EFORMAT, "repeats are no counts");
+    if (repeats[0] != 1)
+        return keras_fail(k, INFER_EUNSUPPORTED, "repeats of the batch");
+    x.value = keras_dims(k, GRAPH_TILE, "", x.value, x.rank, repeats);
+    return x;
+}
+
 /* ---- Masking ------------------------------------------------------- */
 
 /* Steps of mask_value alone become 0.  Layers behind take no notice unless the
@@ -297,6 +322,32 @@ struct keras_value keras_discretization(struct keras_emit *k,
     return x;
 }
 
+static struct constant *counting(int n)
+{
+    struct constant *c = keras_filled(n, 0);
+
+    for (int i = 0; c && i < n; i++)
+        ((float *)(void *)c->data)[i] = (float)i;
+    return c;
+}
+
+/* keras.ops.one_hot along a new last axis. */
+struct keras_value keras_one_hot(struct keras_emit *k, struct keras_layer *l,
+                                 const struct keras_value *in, int n)
+{
+    const int classes = keras_int(k, l->config, "num_classes", 1, 1 << 20, 0);
+    const struct keras_value x = keras_plain(k, in[0]);
+    const int axis = keras_int(k, l->config, "axis", -1, INFER_MAX_RANK, -1);
+
+    (void)n;
+    if (classes == 0 || (axis != -1 && axis != x.rank) ||
+        keras_bool(k, l->config, "sparse", false))
+        return keras_fail(k, INFER_EUNSUPPORTED,
+                          "%d classes along axis %d of %d", classes, axis,
+                          x.rank + 1);
+    return against(k, x, counting(classes), KERN_EQUAL);
+}
+
 /* one_hot: a row for each index; multi_hot and count: one for all of a list. */
 struct keras_value keras_category(struct keras_emit *k, struct keras_layer *l,
                                   const struct keras_value *in, int n)
@@ -305,7 +356,6 @@ struct keras_value keras_category(struct keras_emit *k, struct keras_layer *l,
     const int tokens = keras_int(k, l->config, "num_tokens", 1, 1 << 20, 0);
     struct keras_value x = keras_plain(k, in[0]);
     const bool one = strcmp(mode, "one_hot") == 0;
-    struct constant *c;
     int64_t dim[INFER_MAX_RANK];
 
     if (n != 1)
@@ -316,10 +366,7 @@ struct keras_value keras_category(struct keras_emit *k, struct keras_layer *l,
                           "output_mode '%s' with %d tokens", mode, tokens);
     if (!keras_sizes(k, x, 1, dim))
         return keras_failed(k);
-    c = keras_filled(tokens, 0);
-    for (int i = 0; c && i < tokens; i++)
-        ((float *)(void *)c->data)[i] = (float)i;
-    x = against(k, x, c, KERN_EQUAL);
+    x = against(k, x, counting(tokens), KERN_EQUAL);
     if (one && dim[x.rank - 2] != 1)
         return x;
     return keras_reduce(k, x, "",
