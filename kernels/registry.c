@@ -92,6 +92,11 @@ static int check_row(const struct kern_row *row, const struct kern_problem *p,
     return 0;
 }
 
+bool kern_row_is_invariant(const struct kern_row *row)
+{
+    return (row->flags & KERN_INVARIANT) || row->backend == INFER_BACKEND_REF;
+}
+
 int kern_row_supports(const struct kern_row *row, const struct kern_problem *p,
                       const struct kern_device *d, struct infer_error *why)
 {

@@ -15,6 +15,15 @@ extern "C" {
 #include "kernels/kernels.def"
 #undef KERN_ROW
 
+/* On a CPU: the bits of a deterministic problem do not depend on the number of
+ * threads; a further flag of struct kern_row.  prepare() chooses by
+ * kern_device.threads nothing that changes a sum where the problem is
+ * deterministic. */
+#define KERN_INVARIANT (1u << 16)
+
+/* True for rows that are flagged so, and for the reference. */
+bool kern_row_is_invariant(const struct kern_row *row);
+
 /* A line of the table as an element of an array of struct kern_row. */
 #define KERN_ROW_ENTRY(row, op_, backend_, layout_, dtype_, acc_, sm, flags_,  \
                        fn_)                                                    \

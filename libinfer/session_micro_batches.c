@@ -11,6 +11,10 @@
  * A batch whose plan takes more than max_memory is split too, into the largest
  * micro-batches that fit.
  *
+ * With `deterministic` each image is a micro-batch: whatever a plan chooses by
+ * the batch, and whatever depends on an image's place in it, is then the same
+ * for an image alone and in any batch.
+ *
  * One plan serves all micro-batches.  If they do not divide the batch evenly,
  * the last one begins inside the one before it and computes a few images again.
  *
@@ -205,9 +209,13 @@ int micro_batches_make(struct infer_session *s, struct infer_error *err,
         return 0;
     set_batch(s, 1);
     rc = session_plan(s, NULL, &one);
-    if (rc == 0)
+    if (rc == 0 && s->config.deterministic) {
+        images = 1;
+        part = one;
+    } else if (rc == 0) {
         images = images_of(s, one, batch);
-    if (images > 0) {
+    }
+    if (images > 0 && !part) {
         set_batch(s, images);
         rc = session_plan(s, NULL, &part);
     }

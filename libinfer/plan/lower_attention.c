@@ -281,7 +281,7 @@ static bool has_row(const struct chain *c)
         {rows, 1, depth}, {keys, 1, depth}, {keys, 1, width}};
     const int64_t y[3] = {rows, 1, width};
     struct kern_problem p;
-    struct row_query query = {&p, &plan->config->device->kern, true};
+    struct row_query query = plan_ask(plan, &p);
 
     memset(&p, 0, sizeof p);
     p.op = KERN_ATTENTION;

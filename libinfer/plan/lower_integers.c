@@ -211,7 +211,7 @@ static bool is_taken(const struct plan *plan, int node,
     (void)add_errors(plan, node, &p, &table);
     p.constant_in = 1u << W | 1u << BIAS | 1u << QUANT_IN;
     p.deterministic = plan->config->deterministic;
-    const struct row_query q = {&p, &plan->config->device->kern, true};
+    const struct row_query q = plan_ask(plan, &p);
     for (size_t r = 0; r < kern_row_count(); r++)
         if (row_is_of(kern_row_at(r), plan->config->tiers.tier[0], p.op) &&
             row_takes(&q, kern_row_at(r), why))

@@ -119,7 +119,7 @@ static bool is_taken(const struct plan *plan, const struct graph_node *n,
     int64_t dim[INFER_MAX_RANK];
     const int rank = output_dims(g, n, dim);
     struct kern_problem p = *like;
-    const struct row_query q = {&p, &plan->config->device->kern, true};
+    const struct row_query q = plan_ask(plan, &p);
 
     for (int i = 0; i < p.n_in; i++) {
         const struct graph_value *v = &g->value[n->in[i]];

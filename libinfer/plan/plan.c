@@ -368,6 +368,9 @@ int plan_new(const struct plan_config *config, const struct graph_shape *shape,
     if (!plan)
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
     plan->config = config;
+    plan->asked = config->device->kern;
+    if (config->deterministic && plan->asked.kind == KERN_CPU)
+        plan->asked.threads = 1;
     rc = make(plan, shape, err);
     if (rc < 0) {
         plan_free(plan);

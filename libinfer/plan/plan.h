@@ -94,6 +94,9 @@ struct plan_attention; /* lower_attention.c */
 
 struct plan {
     const struct plan_config *config;
+    /* The device as rows are asked about it: where `deterministic`, a CPU of
+     * one thread, so that no choice depends on the number of threads. */
+    struct kern_device asked;
     struct graph *g; /* with the shapes of this plan */
     struct plan_value *value;
     struct plan_buffers buffers; /* memory: enum plan_memory */
@@ -185,6 +188,13 @@ const char *plan_step_name(const struct plan *plan,
 
 /* A query for the problem on these views, whose tensors are those of the
  * problem. */
+/* A query whose views are aligned. */
+struct row_query plan_ask(const struct plan *plan,
+                          const struct kern_problem *p);
+/* The device that a row is prepared for: where `deterministic`, one of one
+ * thread unless the row is invariant. */
+const struct kern_device *plan_device(const struct plan *plan,
+                                      const struct kern_row *row);
 struct row_query plan_query(const struct plan *plan,
                             const struct kern_problem *p, const struct view *in,
                             const struct view *out);

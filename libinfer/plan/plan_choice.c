@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/op.h"
+#include "kernels/rows.h"
 
 /* The input whose layout the output follows. */
 static const struct kern_tensor *leader(const struct plan_emit *e)
@@ -132,12 +133,29 @@ static bool is_aligned(const struct plan *plan, const struct view *v)
            row_view_is_aligned(plan->config->device, v->t.dtype, v->offset);
 }
 
+struct row_query plan_ask(const struct plan *plan, const struct kern_problem *p)
+{
+    return (struct row_query){.problem = p,
+                              .device = &plan->asked,
+                              .aligned = true,
+                              .invariant = plan->config->deterministic &&
+                                           plan->asked.kind == KERN_CPU};
+}
+
+const struct kern_device *plan_device(const struct plan *plan,
+                                      const struct kern_row *row)
+{
+    return kern_row_is_invariant(row) ? &plan->config->device->kern
+                                      : &plan->asked;
+}
+
 struct row_query plan_query(const struct plan *plan,
                             const struct kern_problem *p, const struct view *in,
                             const struct view *out)
 {
-    struct row_query q = {p, &plan->config->device->kern,
-                          is_aligned(plan, out)};
+    struct row_query q = plan_ask(plan, p);
+
+    q.aligned = is_aligned(plan, out);
 
     for (int i = 0; i < p->n_in && q.aligned; i++)
         q.aligned = in[i].t.dtype == INFER_NONE || is_aligned(plan, &in[i]);
@@ -151,7 +169,7 @@ static struct row_query attempt_query(const struct plan *plan,
                                       const struct plan_attempt *a,
                                       const struct kern_problem *p)
 {
-    struct row_query q = {p, &plan->config->device->kern, true};
+    struct row_query q = plan_ask(plan, p);
 
     for (int i = 0; i < p->n_in && q.aligned; i++)
         q.aligned = e->in[i].t.dtype == INFER_NONE || plan_moves(e, i, a) ||

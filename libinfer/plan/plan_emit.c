@@ -454,7 +454,7 @@ static const struct kern_row *find_copy(const struct plan *plan,
 {
     const struct plan_config *config = plan->config;
     struct kern_problem merged;
-    struct row_query q = {p, &config->device->kern, true};
+    struct row_query q = plan_ask(plan, p);
 
     memcpy(&merged, p, sizeof merged);
     view_coalesce(&merged.in[0], &merged.out[0]);

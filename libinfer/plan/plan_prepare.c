@@ -169,8 +169,8 @@ static int prepare_step(struct plan *plan, struct plan_step *s,
     if (!s->choice.row)
         s->choice.row = s->exec.row;
     memcpy(&problem, &s->exec.problem, sizeof problem);
-    rc = tuner_prepare(&s->choice, &problem, &plan->config->device->kern, err,
-                       &s->exec);
+    rc = tuner_prepare(&s->choice, &problem, plan_device(plan, s->choice.row),
+                       err, &s->exec);
     if (rc < 0) {
         const struct kern_row *row = s->choice.row;
 

@@ -3,6 +3,7 @@
 #include "libinfer/tune/rows.h"
 
 #include "kernels/base/error.h"
+#include "kernels/rows.h"
 
 /* oneDNN's rows and our own for CPUs compete, also if oneDNN is named. */
 #define FAST_CPU (ROW_TIER(INFER_BACKEND_ONEDNN) | ROW_TIER(INFER_BACKEND_CPU))
@@ -53,8 +54,10 @@ bool row_takes(const struct row_query *q, const struct kern_row *row,
     return kern_row_supports(row, q->problem, q->device, why) == 0;
 }
 
-const struct kern_row *row_best(const struct row_query *q, uint32_t tier,
-                                struct infer_error *why, double *us)
+/* The best row of those that are invariant, or of those that are not. */
+static const struct kern_row *best_of(const struct row_query *q, uint32_t tier,
+                                      bool invariant, struct infer_error *why,
+                                      double *us)
 {
     const struct kern_row *best = NULL;
     double lowest = 0;
@@ -65,6 +68,7 @@ const struct kern_row *row_best(const struct row_query *q, uint32_t tier,
 
         if (!row_is_of(row, tier, q->problem->op) ||
             (row->flags & KERN_BASELINE) ||
+            (q->invariant && kern_row_is_invariant(row) != invariant) ||
             (best && (!best->fn->estimate || !row->fn->estimate)) ||
             !row_takes(q, row, why))
             continue;
@@ -78,4 +82,12 @@ const struct kern_row *row_best(const struct row_query *q, uint32_t tier,
     if (us)
         *us = lowest;
     return best;
+}
+
+const struct kern_row *row_best(const struct row_query *q, uint32_t tier,
+                                struct infer_error *why, double *us)
+{
+    const struct kern_row *best = best_of(q, tier, true, why, us);
+
+    return best || !q->invariant ? best : best_of(q, tier, false, why, us);
 }

@@ -39,6 +39,9 @@ struct row_query {
     const struct kern_problem *problem;
     const struct kern_device *device;
     bool aligned; /* every view is (row_view_is_aligned()) */
+    /* On a CPU rows whose sums do not depend on the number of threads come
+     * before the others (kern_row_is_invariant()). */
+    bool invariant;
 };
 
 /* Bytes that rows of a GPU read and write at once, at most (kern.h). */

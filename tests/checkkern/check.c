@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/rows.h"
 #include "kernels/test_hooks.h"
 #include "tests/checkkern/checkkern.h"
 #include "tests/engine_order.h"
@@ -533,6 +534,56 @@ static enum verdict check_variant(struct check *c, const struct kern_problem *p,
     return v;
 }
 
+/* ---- any number of threads ----------------------------------------- */
+
+static const int thread_counts[] = {1, 2, 3, 7};
+#define COUNTS (sizeof(thread_counts) / sizeof(*thread_counts))
+
+/* The row's outputs for a deterministic problem on that many threads. */
+static enum verdict run_on(struct job *j, int threads)
+{
+    struct kern_device d = *j->c->device;
+    struct infer_error err = {0};
+
+    d.threads = threads;
+    forget_aliases(j);
+    if (kern_prepare(j->c->row, j->p, &d, &err, &j->exec) < 0)
+        return fail(j, "prepare() for %d threads: %s", threads, err.text);
+    if (!start(j) || !fill_inputs(j, PASS_REAL, &err) ||
+        !run_once(j, 0xff, j->result, &err))
+        return fail(j, "on %d threads: %s", threads, err.text);
+    return check_guards(j, 0xff);
+}
+
+static enum verdict check_threads(struct check *c, const struct kern_problem *p)
+{
+    struct kern_device one = *c->device;
+    struct kern_problem q = *p;
+    struct job j[COUNTS];
+    enum verdict v = VERDICT_OK;
+
+    memset(j, 0, sizeof(j));
+    one.threads = 1;
+    q.deterministic = true;
+    if (c->gpu || !kern_row_is_invariant(c->row) ||
+        kern_row_supports(c->row, &q, &one, NULL) < 0)
+        return VERDICT_OK;
+    for (size_t i = 0; i < COUNTS && v == VERDICT_OK; i++) {
+        j[i] = (struct job){.c = c, .p = &q};
+        v = run_on(&j[i], thread_counts[i]);
+        for (int o = 0; o < q.n_out && v == VERDICT_OK; o++)
+            if (kern_problem_out(&q, o) &&
+                memcmp(j[0].result[o], j[i].result[o],
+                       (size_t)kern_tensor_count(&q.out[o]) *
+                           infer_dtype_size(q.out[o].dtype)) != 0)
+                v = fail(&j[i], "output %d: other bits on %d threads", o,
+                         thread_counts[i]);
+    }
+    for (size_t i = 0; i < COUNTS; i++)
+        free_job(&j[i]);
+    return v;
+}
+
 /* Each problem is computed by all tiles of a row that has tiles.  Variants of
  * other rows take turns, one a problem. */
 enum verdict check_problem(struct check *c, const struct kern_problem *p)
@@ -552,8 +603,9 @@ enum verdict check_problem(struct check *c, const struct kern_problem *p)
     if (n < 1)
         return fail(&j, "variants() after supports(): %s", err.text);
     if (!c->row->fn->estimate_variant)
-        return check_variant(c, p, chooses(c) ? c->id.number % n : 0);
-    for (int i = 0; v == VERDICT_OK && i < n; i++)
-        v = check_variant(c, p, i);
-    return v;
+        v = check_variant(c, p, chooses(c) ? c->id.number % n : 0);
+    else
+        for (int i = 0; v == VERDICT_OK && i < n; i++)
+            v = check_variant(c, p, i);
+    return v == VERDICT_OK ? check_threads(c, p) : v;
 }

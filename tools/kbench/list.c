@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 #include <stdio.h>
 
+#include "kernels/rows.h"
 #include "libinfer/device/device.h"
 #include "tools/kbench/kbench.h"
 
@@ -13,6 +14,7 @@ static void print_flags(const struct kern_row *row)
         const char *word;
     } words[] = {{KERN_BASELINE, "baseline"},
                  {KERN_INEXACT, "inexact"},
+                 {KERN_INVARIANT, "invariant"},
                  {KERN_NONDETERMINISTIC, "nondeterministic"},
                  {KERN_TF32, "tf32"}};
 

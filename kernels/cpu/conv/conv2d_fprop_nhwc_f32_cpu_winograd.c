@@ -100,12 +100,19 @@ static int choose_tile(const struct kern_problem *p, int threads)
     return four < 0.9 * two ? 4 : 2;
 }
 
+/* The tile decides the bits: of deterministic problems it is the same on any
+ * number of threads. */
+static int tile_for(const struct kern_problem *p, const struct kern_device *d)
+{
+    return choose_tile(p, p->deterministic ? 1 : d->threads);
+}
+
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     int r = check(p, why);
 
-    if (r == 0 && choose_tile(p, d->threads) == 0)
+    if (r == 0 && tile_for(p, d) == 0)
         return error_set(why, INFER_EUNSUPPORTED,
                          "direct convolution is faster here");
     return r;
@@ -183,7 +190,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
         return error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
     s->threads = d->threads;
     s->steps = vector_steps();
-    fill_shape(&s->w, &e->problem, choose_tile(&e->problem, d->threads));
+    fill_shape(&s->w, &e->problem, tile_for(&e->problem, d));
     fill_layout(s);
     floats = s->block_floats * (s->shared ? 1 : (size_t)s->threads);
     e->workspace = (floats + (size_t)s->w.v_row) * sizeof(float);

@@ -141,6 +141,61 @@ TEST(test_same_as_single)
     infer_model_close(&model);
 }
 
+/* The image of a batch, alone, in a session of its own. */
+static struct infer_array alone(struct infer_model *model,
+                                const struct infer_session_options *o,
+                                const struct infer_array *x, int64_t i)
+{
+    struct infer_session *s = NULL;
+    struct infer_array in = *x, out;
+
+    in.dim[0] = 1;
+    in.bytes = x->bytes / (size_t)x->dim[0];
+    in.data = (unsigned char *)x->data + (size_t)i * in.bytes;
+    assert_int_equal(infer_session_create(model, o, NULL, &s), 0);
+    out = run(s, &in, 1, 0);
+    infer_session_close(&s);
+    return out;
+}
+
+/* With `deterministic` an image has the same bits alone and in any batch, on
+ * any number of threads. */
+TEST(test_deterministic)
+{
+    static const int64_t batches[] = {2, 3, 7};
+    struct infer_model *model = model_of(wide_network());
+    struct infer_session_options o;
+    uint64_t seed = 19;
+
+    for (size_t i = 0; i < COUNT(batches); i++) {
+        struct infer_array x = array_of(&seed, DIMS(batches[i], 3, SIDE, SIDE));
+
+        for (int threads = 1; threads < 5; threads++) {
+            struct infer_session *s = NULL;
+            struct infer_array all;
+
+            infer_session_options_init(&o);
+            o.deterministic = 1;
+            o.threads = threads;
+            assert_int_equal(infer_session_create(model, &o, NULL, &s), 0);
+            all = run(s, &x, 1, 0);
+            o.threads = 1;
+            for (int64_t k = 0; k < batches[i]; k++) {
+                struct infer_array one = alone(model, &o, &x, k);
+
+                assert_memory_equal((unsigned char *)all.data +
+                                        (size_t)k * one.bytes,
+                                    one.data, one.bytes);
+                free(one.data);
+            }
+            free(all.data);
+            infer_session_close(&s);
+        }
+        free(x.data);
+    }
+    infer_model_close(&model);
+}
+
 /* Inputs of another type are converted part by part. */
 TEST(test_converted_input)
 {
@@ -560,6 +615,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_as_whole),
         cmocka_unit_test(test_same_as_single),
+        cmocka_unit_test(test_deterministic),
         cmocka_unit_test(test_converted_input),
         cmocka_unit_test(test_told),
         cmocka_unit_test(test_small_runs_whole),
