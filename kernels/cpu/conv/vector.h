@@ -11,6 +11,7 @@
 #ifndef KERNELS_CPU_CONV_VECTOR_H
 #define KERNELS_CPU_CONV_VECTOR_H
 
+#include "kernels/cpu/conv/window.h"
 #include "kernels/cpu/conv/winograd.h"
 
 /* The epilogue: applied to sums before they are stored. */
@@ -54,6 +55,10 @@ struct vector_steps {
     void (*rows)(const struct vector_rows *r, int64_t rows,
                  const struct vector_epilogue *e, const float *u,
                  int64_t channels, int64_t outputs, int64_t from, int64_t to);
+    /* Convolution with any window: see window.h. */
+    void (*window)(const struct window_run *r, int64_t pixels);
+    void (*window_spread)(const struct window_run *r, int64_t pixels);
+    void (*spread)(const struct window_spread *s);
 };
 
 /* NULL if the machine has neither AVX2 nor AVX-512. */

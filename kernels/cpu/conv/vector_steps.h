@@ -17,7 +17,7 @@
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
 typedef float vec __attribute__((vector_size(BYTES), aligned(4), may_alias));
-typedef int32_t mask __attribute__((vector_size(BYTES)));
+typedef int32_t mask __attribute__((vector_size(BYTES), aligned(4), may_alias));
 
 INLINE vec load(const float *p)
 {
@@ -458,4 +458,13 @@ TARGET static void output(const struct winograd *w,
         }
 }
 
-const struct vector_steps STEPS = {2 * LANES, input, product, output, rows_of};
+#include "kernels/cpu/conv/window_steps.h"
+
+const struct vector_steps STEPS = {.panel = 2 * LANES,
+                                   .input = input,
+                                   .product = product,
+                                   .output = output,
+                                   .rows = rows_of,
+                                   .window = window,
+                                   .window_spread = window_spread,
+                                   .spread = spread};

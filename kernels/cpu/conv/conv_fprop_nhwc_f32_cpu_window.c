@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolution with any window, stride, dilation and groups, 1-D and 2-D; the
+ * inner loops are those of window.h.
+ *
+ * Work is divided into bands: some rows of an image's output, of one unit of
+ * channels.  The input rows that a band needs are copied, with their padding,
+ * into scratch memory that stays in the L2 cache, unless they are read where
+ * they lie.  A unit is one of:
+ *   dense   a group: each value of a pixel times the vectors of a panel of
+ *           outputs.  U is [group][panel][R S C][2 vectors].
+ *   spread  two groups or more, as many as fill a vector with their outputs:
+ *           vector c of a pixel holds in lane i the channel c of output i's
+ *           group, and is multiplied lane by lane (a depthwise layer has one
+ *           such vector).  U is [unit][R S C][vector].
+ * A dense band goes through U part by part, each of which stays in the L1
+ * cache for all pixels of the band; sums wait in scratch memory.
+ *
+ * Neither bands nor threads change the order of a sum (window.h).
+ */
+#include "config.h"
+
+#include "kernels/cpu/conv/vector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/problem.h"
+
+/* in[] of a convolution */
+enum { X, W, BIAS, RESIDUAL };
+
+/* Pixels of a dense band, and bytes of the copied input of a spread one. */
+#define BAND_PIXELS 96
+#define BAND_BYTES  (64 << 10)
+/* Rows of U in a part: 24 KiB with AVX-512. */
+#define PART_ROWS 192
+/* Bytes that the scratch memory of a thread may take. */
+#define MOST_SCRATCH ((size_t)64 << 20)
+
+/* A spatial dimension; of 1-D problems the first is 1. */
+struct axis {
+    int64_t in, out, window, stride, dilation, pad;
+    int64_t x_step, y_step, r_step;
+};
+
+struct state {
+    const struct vector_steps *steps;
+    int threads;
+    bool spread, direct; /* direct: no copy */
+    bool residual;
+    struct axis a[2];
+    int64_t images, x_image, y_image, r_image;
+    int64_t c, k;    /* channels and outputs of a group */
+    int64_t outputs; /* of all groups */
+    /* Units; channels and outputs of one, and panels. */
+    int64_t units, unit_in, unit_out, panels, panel;
+    int64_t depth; /* rows of U a panel */
+    int64_t pixel, pitch;
+    int64_t rows, bands;
+    int segments;
+    struct window_segment *segment;
+    int64_t scratch, sums; /* floats */
+    int32_t *lane;
+};
+
+/* ---- which problems ------------------------------------------------ */
+
+static void fill_axis(const struct kern_problem *p, int d, struct axis *a)
+{
+    const struct kern_conv *conv = &p->attr.conv;
+    const int i = p->in[X].rank - 2 + d; /* tensor dimension */
+    const int s = p->in[X].rank - 4 + d; /* spatial dimension */
+    const struct kern_tensor *r = kern_problem_in(p, RESIDUAL);
+
+    *a = (struct axis){1, 1, 1, 1, 1, 0, 0, 0, 0};
+    if (s < 0)
+        return;
+    *a = (struct axis){.in = p->in[X].dim[i],
+                       .out = p->out[0].dim[i],
+                       .window = p->in[W].dim[i],
+                       .stride = conv->stride[s],
+                       .dilation = conv->dilation[s],
+                       .pad = conv->pad_begin[s],
+                       .x_step = p->in[X].stride[i],
+                       .y_step = p->out[0].stride[i],
+                       .r_step = r ? r->stride[i] : 0};
+}
+
+/* Input positions that `out` outputs look at. */
+static int64_t extent(const struct axis *a, int64_t out)
+{
+    return (out - 1) * a->stride + (a->window - 1) * a->dilation + 1;
+}
+
+static bool is_inside(const struct axis *a)
+{
+    return a->pad == 0 && extent(a, a->out) <= a->in;
+}
+
+static void fill_units(const struct kern_problem *p, struct state *s)
+{
+    const int64_t groups = p->attr.conv.groups, lanes = s->panel / 2;
+
+    s->c = p->in[W].dim[1];
+    s->k = p->out[0].dim[1] / groups;
+    s->outputs = p->out[0].dim[1];
+    s->spread = groups > 1 && s->c <= s->k && s->k < lanes && lanes % s->k == 0;
+    if (s->spread) {
+        const int64_t each = lanes / s->k;
+
+        s->units = (groups + each - 1) / each;
+        s->unit_in = each * s->c;
+        s->unit_out = lanes;
+        s->panels = 1;
+        s->panel = lanes;
+        s->pixel = s->c * lanes;
+    } else {
+        s->units = groups;
+        s->unit_in = s->c;
+        s->unit_out = s->k;
+        s->panels = (s->k + s->panel - 1) / s->panel;
+        s->pixel = s->c;
+    }
+}
+
+/* Fails where sizes overflow or a band does not fit the scratch memory. */
+static bool fill_bands(struct state *s)
+{
+    const struct axis *h = &s->a[0], *w = &s->a[1];
+    const bool whole = !s->spread && s->units == 1;
+    size_t bytes, row;
+
+    s->depth = h->window * w->window * s->c;
+    s->direct = whole && is_inside(h) && is_inside(w);
+    s->rows = BAND_PIXELS / w->out > 1 ? BAND_PIXELS / w->out : 1;
+    if (s->direct) {
+        s->pitch = h->x_step;
+        s->pixel = w->x_step;
+    } else if (!checked_mul((size_t)extent(w, w->out), (size_t)s->pixel,
+                            &row) ||
+               row > MOST_SCRATCH / sizeof(float)) {
+        return false;
+    } else {
+        s->pitch = (int64_t)row;
+    }
+    if (s->spread) {
+        const int64_t fit = BAND_BYTES / (s->pitch * (int64_t)sizeof(float));
+
+        s->rows = (fit - (h->window - 1) * h->dilation - 1) / h->stride + 1;
+        s->rows = s->rows < 1 ? 1 : s->rows;
+    }
+    s->rows = s->rows < h->out ? s->rows : h->out;
+    s->bands = (h->out + s->rows - 1) / s->rows;
+    s->rows = (h->out + s->bands - 1) / s->bands;
+    s->sums = s->rows * w->out * s->panel;
+    s->scratch = 0;
+    if (s->direct)
+        return true;
+    if (!checked_mul((size_t)s->pitch, (size_t)extent(h, s->rows), &bytes) ||
+        bytes > MOST_SCRATCH / sizeof(float))
+        return false;
+    s->scratch = (int64_t)(bytes + 15) / 16 * 16;
+    return true;
+}
+
+static bool fill(const struct kern_problem *p, int threads, struct state *s)
+{
+    *s = (struct state){.steps = vector_steps(), .threads = threads};
+    s->panel = s->steps->panel;
+    s->images = p->in[X].dim[0];
+    s->x_image = p->in[X].stride[0];
+    s->y_image = p->out[0].stride[0];
+    s->residual = kern_problem_in(p, RESIDUAL) != NULL;
+    if (s->residual)
+        s->r_image = p->in[RESIDUAL].stride[0];
+    fill_axis(p, 0, &s->a[0]);
+    fill_axis(p, 1, &s->a[1]);
+    fill_units(p, s);
+    return fill_bands(s);
+}
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    const int rc = vector_conv_supports(p, why);
+    struct state s;
+
+    if (rc < 0)
+        return rc;
+    if (p->in[X].rank != 3 && p->in[X].rank != 4)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes one or two spatial dimensions");
+#ifdef HAVE_ONEDNN
+    /* A place in a concatenation: oneDNN's row with a copy behind it is faster
+     * for most layers. */
+    if (!kern_tensor_is_dense(&p->out[0], KERN_NHWC))
+        return error_set(why, INFER_EUNSUPPORTED, "makes dense results");
+#endif
+    if (kern_tensor_count(&p->out[0]) == 0 || kern_tensor_count(&p->in[X]) == 0)
+        return error_set(why, INFER_EUNSUPPORTED, "takes no empty tensors");
+    if (!fill(p, d->threads, &s))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes rows that fit its scratch memory");
+    return 0;
+}
+
+/* ---- preparation --------------------------------------------------- */
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Contiguous runs of the window: its rows, or its pixels where they do not
+ * touch; of at most PART_ROWS rows of U. */
+static void list_segments(struct state *s)
+{
+    const struct axis *h = &s->a[0], *w = &s->a[1];
+    const bool joined = w->dilation == 1 && (s->spread || s->pixel == s->c);
+    const int64_t runs = joined ? 1 : w->window;
+    const int64_t length = joined ? w->window * s->c : s->c;
+    const int64_t lanes = s->spread ? s->unit_out : 1;
+
+    s->segments = 0;
+    for (int64_t r = 0; r < h->window; r++)
+        for (int64_t t = 0; t < runs; t++)
+            for (int64_t i = 0; i < length; i += PART_ROWS)
+                s->segment[s->segments++] = (struct window_segment){
+                    r * h->dilation * s->pitch + t * w->dilation * s->pixel +
+                        i * lanes,
+                    smaller(length - i, PART_ROWS)};
+}
+
+static void list_lanes(struct state *s)
+{
+    const int64_t lanes = s->unit_out;
+
+    for (int64_t c = 0; c < s->c; c++)
+        for (int64_t i = 0; i < lanes; i++)
+            s->lane[c * lanes + i] = (int32_t)(i / s->k * s->c + c);
+}
+
+static void release(struct kern_exec *e)
+{
+    struct state *s = e->state;
+
+    if (s) {
+        free(s->segment);
+        free(s->lane);
+    }
+    free(s);
+    e->state = NULL;
+}
+
+static int prepare(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err)
+{
+    struct state *s = malloc(sizeof *s);
+    size_t all, bytes;
+
+    if (!s)
+        return error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
+    (void)fill(&e->problem, d->threads, s); /* supports() has looked */
+    all = (size_t)s->a[0].window * (size_t)s->a[1].window *
+          (size_t)(s->c / PART_ROWS + 1);
+    s->segment = calloc(all, sizeof *s->segment);
+    if (s->spread && s->c * s->k > 1)
+        s->lane = calloc((size_t)(s->c * s->unit_out), sizeof *s->lane);
+    e->state = s;
+    if (!s->segment || (s->spread && s->c * s->k > 1 && !s->lane) ||
+        !checked_mul((size_t)(s->scratch + s->sums) * sizeof(float),
+                     (size_t)s->threads, &e->workspace) ||
+        !checked_mul((size_t)(s->units * s->panels), (size_t)s->depth,
+                     &bytes) ||
+        !checked_mul(bytes, (size_t)s->panel * sizeof(float), &e->packed[W])) {
+        release(e);
+        return error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
+    }
+    list_segments(s);
+    if (s->lane)
+        list_lanes(s);
+    return 0;
+}
+
+static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
+                struct infer_error *err)
+{
+    const struct state *s = e->state;
+    const int64_t taps = s->a[0].window * s->a[1].window;
+    const float *w = src;
+    float *u = dst;
+
+    if (i != W)
+        return error_set(err, INFER_EARGUMENT, "input %d is not packed", i);
+    memset(u, 0, e->packed[W]);
+    for (int64_t k = 0; k < s->outputs; k++) {
+        const int64_t unit = k / s->unit_out, at = k % s->unit_out;
+        float *to = u +
+                    (unit * s->panels + at / s->panel) * s->depth * s->panel +
+                    at % s->panel;
+
+        for (int64_t c = 0; c < s->c; c++)
+            for (int64_t t = 0; t < taps; t++)
+                to[(t * s->c + c) * s->panel] = w[(k * s->c + c) * taps + t];
+    }
+    return 0;
+}
+
+/* ---- launch -------------------------------------------------------- */
+
+/* What a thread works on: a band of a unit, panels [from, to). */
+struct item {
+    int64_t image, unit, first, rows; /* output rows */
+    int64_t from, to;
+};
+
+/* Pixels [from, to) of an input row, with what lies outside as zeros. */
+static void copy_row(const struct state *s, const float *x, float *to)
+{
+    const struct axis *w = &s->a[1];
+    const int64_t all = s->pitch / s->pixel;
+    const int64_t lead = w->pad > 0 ? smaller(w->pad, all) : 0;
+    const int64_t skip = w->pad < 0 ? -w->pad : 0;
+    const int64_t there = w->in > skip ? w->in - skip : 0;
+    const int64_t n = smaller(there, all - lead);
+
+    memset(to, 0, (size_t)(lead * s->pixel) * sizeof *to);
+    memset(to + (lead + n) * s->pixel, 0,
+           (size_t)((all - lead - n) * s->pixel) * sizeof *to);
+    x += skip * w->x_step;
+    to += lead * s->pixel;
+    if (!s->spread && w->x_step == s->pixel) {
+        memcpy(to, x, (size_t)(n * s->pixel) * sizeof *to);
+        return;
+    }
+    for (int64_t i = 0; i < n && !s->spread; i++)
+        memcpy(to + i * s->pixel, x + i * w->x_step,
+               (size_t)s->pixel * sizeof *to);
+}
+
+static void spread_row(const struct state *s, const float *x, int64_t channels,
+                       float *to)
+{
+    const struct axis *w = &s->a[1];
+    const int64_t all = s->pitch / s->pixel;
+    const int64_t lead = w->pad > 0 ? smaller(w->pad, all) : 0;
+    const int64_t skip = w->pad < 0 ? -w->pad : 0;
+    const int64_t there = w->in > skip ? w->in - skip : 0;
+    const struct window_spread row = {.x = x + skip * w->x_step,
+                                      .x_step = w->x_step,
+                                      .pixels = smaller(there, all - lead),
+                                      .channels = channels,
+                                      .vectors = (int)s->c,
+                                      .lane = s->lane,
+                                      .to = to + lead * s->pixel};
+
+    copy_row(s, x, to); /* the zeros */
+    s->steps->spread(&row);
+}
+
+/* The input rows of a band, padding included. */
+static void copy_band(const struct state *s, const struct item *i,
+                      const float *x, float *to)
+{
+    const struct axis *h = &s->a[0];
+    const int64_t n = extent(h, i->rows), top = i->first * h->stride - h->pad;
+    const int64_t from = i->unit * s->unit_in;
+    const int64_t channels = s->spread ? s->outputs / s->k * s->c : s->unit_in;
+
+    x += i->image * s->x_image + from;
+    for (int64_t r = 0; r < n; r++, to += s->pitch)
+        if (top + r < 0 || top + r >= h->in)
+            memset(to, 0, (size_t)s->pitch * sizeof *to);
+        else if (s->spread)
+            spread_row(s, x + (top + r) * h->x_step,
+                       smaller(channels - from, s->unit_in), to);
+        else
+            copy_row(s, x + (top + r) * h->x_step, to);
+}
+
+/* One panel of a band. x: the band's first input row. */
+static void run_panel(const struct state *s, const struct item *i,
+                      struct window_run *run, const float *x,
+                      const struct kern_args *args, int64_t panel, float *sums)
+{
+    const struct axis *h = &s->a[0], *w = &s->a[1];
+    const float *u = args->in[W];
+    const int64_t first = i->unit * s->unit_out + panel * s->panel;
+    const int64_t there = smaller(s->outputs, (i->unit + 1) * s->unit_out);
+
+    u += (i->unit * s->panels + panel) * s->depth * s->panel;
+    run->x_step = w->stride * s->pixel;
+    run->k = first;
+    run->n = smaller(there - first, s->panel);
+    for (int at = 0; at < s->segments;) {
+        int64_t rows = 0;
+        int end = at;
+
+        while (end < s->segments &&
+               (s->spread || rows == 0 ||
+                rows + s->segment[end].length <= PART_ROWS))
+            rows += s->segment[end++].length;
+        run->u = u;
+        run->segment = s->segment + at;
+        run->segments = end - at;
+        run->first = at == 0;
+        run->last = end == s->segments;
+        for (int64_t r = 0; r < i->rows; r++) {
+            const int64_t y =
+                i->image * s->y_image + (i->first + r) * h->y_step + first;
+
+            run->x = x + r * h->stride * s->pitch;
+            run->sums = sums;
+            if (!run->first || !run->last)
+                run->sums += r * w->out * s->panel;
+            run->y = (float *)args->out[0] + y;
+            if (s->residual)
+                run->residual = (const float *)args->in[RESIDUAL] +
+                                i->image * s->r_image +
+                                (i->first + r) * h->r_step + first;
+            if (s->spread)
+                s->steps->window_spread(run, w->out);
+            else
+                s->steps->window(run, w->out);
+        }
+        u += rows * s->panel;
+        at = end;
+    }
+}
+
+/* The activation of finished sums, where it is none of limits. */
+static void activate(const struct state *s, const struct item *i,
+                     const struct vector_epilogue *e, float *y)
+{
+    const struct axis *h = &s->a[0], *w = &s->a[1];
+    const int64_t unit = i->unit * s->unit_out;
+    const int64_t from = unit + i->from * s->panel;
+    const int64_t to = smaller(smaller(unit + s->unit_out, s->outputs),
+                               unit + i->to * s->panel);
+
+    y += i->image * s->y_image + from;
+    for (int64_t r = i->first; r < i->first + i->rows; r++)
+        for (int64_t q = 0; q < w->out; q++) {
+            float *at = y + r * h->y_step + q * w->y_step;
+
+            cpu_act(&e->of.act, at, at, to - from);
+        }
+}
+
+static void run_item(const struct state *s, const struct item *i,
+                     const struct vector_epilogue *e,
+                     const struct kern_args *args, float *scratch)
+{
+    struct window_run run = {
+        .y_step = s->a[1].y_step, .r_step = s->a[1].r_step, .epilogue = e};
+    const float *x = s->direct
+                         ? (const float *)args->in[X] + i->image * s->x_image +
+                               i->first * s->a[0].stride * s->pitch
+                         : scratch;
+
+    for (int64_t p = i->from; p < i->to; p++)
+        run_panel(s, i, &run, x, args, p, scratch + s->scratch);
+    if (!e->bounded)
+        activate(s, i, e, args->out[0]);
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct state *s = e->state;
+    const struct kern_problem *p = &e->problem;
+    const int64_t bands = s->images * s->units * s->bands;
+    /* Few bands: each is divided among threads by panels. */
+    const int64_t wanted = bands >= 4 * s->threads ? 1 : s->threads;
+    const int64_t parts = smaller(wanted, s->panels);
+    const int count =
+        cpu_threads(s->threads, kern_tensor_count(&p->out[0]) * s->depth / 16);
+    struct vector_epilogue epilogue;
+
+    (void)err;
+    vector_epilogue_fill(&epilogue, &p->epilogue);
+    epilogue.bias = kern_problem_in(p, BIAS) ? args->in[BIAS] : NULL;
+#pragma omp parallel for num_threads(count) schedule(static, 1) if (count > 1)
+    for (int t = 0; t < count; t++) {
+        float *scratch = (float *)args->workspace + t * (s->scratch + s->sums);
+        int64_t from, to, copied = -1;
+
+        cpu_share(bands * parts, t, count, &from, &to);
+        for (; from < to; from++) {
+            const int64_t b = from / parts;
+            struct item i = {.image = b / s->bands / s->units,
+                             .unit = b / s->bands % s->units,
+                             .first = b % s->bands * s->rows};
+
+            i.rows = smaller(s->rows, s->a[0].out - i.first);
+            cpu_share(s->panels, (int)(from % parts), (int)parts, &i.from,
+                      &i.to);
+            if (!s->direct && copied != b && i.rows > 0)
+                copy_band(s, &i, args->in[X], scratch);
+            copied = b;
+            if (i.rows > 0)
+                run_item(s, &i, &epilogue, args, scratch);
+        }
+    }
+    return 0;
+}
+
+KERN_FUNCTIONS(conv_fprop_nhwc_f32_cpu_window) = {
+    .supports = supports,
+    .prepare = prepare,
+    .pack = pack,
+    .launch = launch,
+    .release = release,
+};
