@@ -99,7 +99,7 @@ static const struct kern_row *choose(const struct net *n,
                                      struct kern_problem *p,
                                      struct infer_error *why)
 {
-    const struct row_query q = {p, &n->options.device->kern, true};
+    const struct row_query q = {p, &n->options.device->kern, true, false};
     const uint32_t weights = weight_inputs(n, e);
     const uint32_t *tier = n->tiers.tier;
     const struct kern_row *row;
@@ -121,7 +121,7 @@ static const struct kern_row *choose(const struct net *n,
 static struct row_query query(const struct net *n, const struct net_launch *e)
 {
     const struct device *d = n->options.device;
-    struct row_query q = {&e->p, &d->kern, true};
+    struct row_query q = {&e->p, &d->kern, true, false};
 
     for (int i = 0; i < KERN_MAX_IN; i++)
         q.aligned = q.aligned &&
