@@ -149,6 +149,9 @@ static const struct shape_case product_cases[] = {
     {"group_norm", "{\"groups\":3}", "1x8x4x4 8 8", "!do not divide into 3"},
     {"lrn", "{\"size\":5}", "1x96x55x55", "1x96x55x55"},
     {"lrn", "{\"size\":0}", "1x96x55x55", "!size 0"},
+    {"lrn", "{\"size\":5,\"alpha\":1e60}", "1x96x55x55", "!alpha"},
+    {"lrn", "{\"size\":5,\"beta\":-1e60}", "1x96x55x55", "!beta"},
+    {"lrn", "{\"size\":5,\"bias\":1e60}", "1x96x55x55", "!bias"},
 };
 
 static const struct shape_case pointwise_cases[] = {
@@ -230,6 +233,13 @@ static const struct shape_case arrange_cases[] = {
 
 static const struct shape_case shape_cases[] = {
     {"reshape", "{\"shape\":[0,-1]}", "?x64x7x7", "?x3136"},
+    {"nms", "{\"most\":3}", "1x6x4 1x2x6", "6x3:I64"},
+    {"nms", "{\"most\":3}", "2x6x4 1x2x6", "!expected NxBx4 and NxCxB"},
+    {"nms", "{\"most\":3}", "1x6x4 1x2x7", "!expected NxBx4 and NxCxB"},
+    {"nms", "{\"most\":3}", "1x6x5 1x2x6", "!expected NxBx4 and NxCxB"},
+    {"nms", "{\"most\":3}", "6x4 1x2x6", "!expected NxBx4 and NxCxB"},
+    {"nms", "{\"most\":3}", "1x6x4 2x6", "!expected NxBx4 and NxCxB"},
+    {"nms", "{\"most\":-1}", "1x6x4 1x2x6", "!most -1"},
     {"reshape", "{\"shape\":[-1,3136]}", "?x64x7x7", "?x3136"},
     {"reshape", "{\"shape\":[-1,2,32,7,7]}", "4x64x7x7", "4x2x32x7x7"},
     {"reshape", "{\"shape\":[0,2,32,0,-1]}", "4x64x7x6", "4x2x32x6x7"},

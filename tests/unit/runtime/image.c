@@ -399,6 +399,9 @@ TEST(test_limits)
     assert_int_equal(infer_image_decode("", 0, 0, &err, &image), INFER_EFORMAT);
     assert_int_equal(infer_image_decode("GIF89a", 6, 0, &err, &image),
                      INFER_EUNSUPPORTED);
+    assert_int_equal(infer_image_decode("", 0, 0, &err, NULL), INFER_EARGUMENT);
+    assert_int_equal(infer_image_decode(NULL, 1, 0, &err, &image),
+                     INFER_EARGUMENT);
     assert_int_equal(infer_image_load(NULL, 0, &err, &image), INFER_EARGUMENT);
     assert_int_equal(infer_image_decode(NULL, 1, 0, &err, &image),
                      INFER_EARGUMENT);

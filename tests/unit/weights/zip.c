@@ -217,6 +217,8 @@ TEST(test_lies)
     refused_entry(&lie, "do not fit");
     lie = e, lie.header_back = 3;
     refused_entry(&lie, "member 'x'");
+    lie = e, lie.header_back = 4; /* its sizes as the lengths of the rest */
+    refused_entry(&lie, "member 'x': no local header");
     lie = e, lie.header_back = 30 + 3 + 5; /* the first member's header */
     refused_entry(&lie, "name");
     lie = e, lie.flags = 1;
@@ -459,7 +461,7 @@ TEST(test_zip64_end)
     size_t start, record;
     int lie;
 
-    for (lie = 0; lie < 5; lie++) {
+    for (lie = 0; lie < 8; lie++) {
         zipmaker_add(&z, "x", "abc", 3);
         start = z.file.bytes;
         zipmaker_end(&z);
@@ -483,12 +485,18 @@ TEST(test_zip64_end)
                              : record,
                   8);
         maker_int(&z.file, 1, 4);
-        memset(end + 8, 0xff, 12);
+        /* What the end record says for itself: the count, the bytes of the
+         * directory, its place. */
+        if (lie < 5)
+            memset(end + 8, 0xff, 12);
+        else
+            end[lie == 5 ? 10 : lie == 6 ? 12 : 16]++;
         maker_bytes(&z.file, end, 22);
         if (lie == 0)
             accepted(&z);
         else
             refused(&z, lie == 2   ? "disagree"
+                        : lie >= 5 ? "disagree"
                         : lie == 1 ? "is damaged"
                                    : "locator");
     }
