@@ -28,7 +28,10 @@
  *
  * Threads.  Any number of threads may share a model.  A session serves one
  * thread at a time: create one session for each thread.  Functions without a
- * model or a session may be called by any thread at any time.
+ * model or a session may be called by any thread at any time.  While other work
+ * takes the cores of sessions on a CPU, the library has an idle thread of its
+ * own, which makes GCC's OpenMP sleep sooner; not where OMP_WAIT_POLICY or
+ * GOMP_SPINCOUNT is set.
  *
  * Arrays.  Shapes are logical: N,C,H,W (or N,C,L; N,C,D,H,W; N,C), whatever
  * layout the kernels use.  Arrays that cross this interface are dense and
@@ -125,6 +128,10 @@ struct infer_tensor_info {
     int rank;
     int64_t dim[INFER_MAX_RANK]; /* -1: free until a run (batch) */
 };
+
+/* Returns the bytes of a dense array of that shape and type; 0 where a
+ * dimension is free, the type is unknown, or the number does not fit. */
+size_t infer_tensor_info_bytes(const struct infer_tensor_info *info);
 
 /* Opens a model file that wconv wrote.  The weights stay in the file until a
  * session packs them: do not modify the file while the model is open.  It may
@@ -534,12 +541,12 @@ int infer_array_top_k(const struct infer_array *array, int64_t index, int k,
 
 /* Non-maximum suppression: of two boxes of one class whose intersection over
  * union is above `iou`, the one with the lower score is dropped.
- * box: n rows of left, top, right, bottom, in any unit; score: one a box;
- * label: its class, NULL: all are of one class; boxes with a score below
- * `least`, or with a side that is not finite, are dropped. keep: room for n
- * indices; takes those of the boxes that stay, the best first. Equal scores
- * keep their order. Returns how many stay. Errors: EARGUMENT (n < 0, a NULL
- * array, iou below 0), EMEMORY. */
+ * box: n rows of left, top, right, bottom, in any unit.  score: one per box.
+ * label: the class of each box; NULL: all are of one class.  Boxes with a score
+ * below `least`, or with a side that is not finite, are dropped.
+ * keep: room for n indices; takes those of the boxes that stay, the best first.
+ * Equal scores keep their order.  Returns how many stay.
+ * Errors: EARGUMENT (n < 0, a NULL array, iou below 0), EMEMORY. */
 int infer_nms(const float *box, const float *score, const int32_t *label, int n,
               float least, float iou, int *keep, struct infer_error *err);
 

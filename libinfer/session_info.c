@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "libinfer/session.h"
 
@@ -14,6 +15,19 @@ static void describe(const struct graph_value *v, struct infer_tensor_info *out)
     out->rank = v->rank;
     if (v->rank > 0)
         memcpy(out->dim, v->dim, (size_t)v->rank * sizeof v->dim[0]);
+}
+
+size_t infer_tensor_info_bytes(const struct infer_tensor_info *info)
+{
+    size_t bytes = info ? infer_dtype_size(info->dtype) : 0;
+
+    if (!info || info->rank < 0 || info->rank > INFER_MAX_RANK)
+        return 0;
+    for (int i = 0; i < info->rank; i++)
+        if (info->dim[i] < 0 ||
+            !checked_mul(bytes, (size_t)info->dim[i], &bytes))
+            return 0;
+    return bytes;
 }
 
 int infer_session_output(const struct infer_session *session, int index,

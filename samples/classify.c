@@ -22,15 +22,13 @@ static int classify(const struct infer_model *model,
     int rc = infer_model_input(model, 0, &info);
 
     if (rc < 0)
-        return rc; /* no input at all */
-    in.dtype = INFER_F32;
-    in.rank = 4;
-    in.dim[0] = 1;
-    in.dim[1] = info.dim[1];
-    in.dim[2] = info.dim[2];
-    in.dim[3] = info.dim[3];
-    in.bytes =
-        sizeof(float) * (size_t)(info.dim[1] * info.dim[2] * info.dim[3]);
+        return rc;   /* no input at all */
+    info.dim[0] = 1; /* a batch of one picture */
+    in.dtype = info.dtype;
+    in.rank = info.rank;
+    for (int i = 0; i < info.rank; i++)
+        in.dim[i] = info.dim[i];
+    in.bytes = infer_tensor_info_bytes(&info);
     in.data = malloc(in.bytes);
     rc = in.data == NULL ? INFER_EMEMORY
                          : infer_model_preprocess(model, 0, image, NULL,

@@ -30,7 +30,8 @@ int image_check_budget(const char *format, const struct image_head *head,
 
     if (pixels > max_pixels)
         return error_set(err, INFER_EMEMORY,
-                         "%s: %lu x %lu pixels, more than the %llu allowed",
+                         "%s: %lu x %lu pixels, more than the %llu allowed "
+                         "(max-pixels)",
                          format, (unsigned long)head->width,
                          (unsigned long)head->height,
                          (unsigned long long)max_pixels);

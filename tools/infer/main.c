@@ -164,7 +164,9 @@ static const struct cli_option options[] = {
     {"backend", 0, CLI_WORD, "NAME", "auto, ref, cpu, onednn, cuda or cudnn",
      TO(session.backend), .words = device_backend_names},
     {"precision", 0, CLI_WORD, "P", "fp32 (default), tf32, fp16 or bf16",
-     TO(session.precision), .words = device_precision_names},
+     TO(session.precision), .words = device_precision_names,
+     .wanted = "fp32, tf32, fp16 or bf16 (of 8 bits is what wconv "
+               "--quantize=int8 has made so)"},
     {"threads", 0, CLI_INT, "N", "CPU threads (all cores, 7 of 8 of many)",
      TO(session.threads), .min = 1, .max = 1024},
     {"max-memory", 0, CLI_BYTES, "BYTES",

@@ -123,7 +123,7 @@ static const struct cli_option options[] = {
      "layout of bare weights: auto, nchw or nhwc", TO(weights.layout),
      .words = layouts},
     {"dense-order", 0, CLI_WORD, "ORDER",
-     "inputs of a dense layer behind a picture: auto, hwc or chw",
+     "order in which a dense layer reads a flattened picture: auto, hwc or chw",
      TO(weights.dense_order), .words = orders},
     {"input-shape", 0, CLI_SET, "[NAME:]SHAPE",
      "fix an input's shape, e.g. 1x3x224x224 (-1: free)", .set = add_shape,

@@ -244,12 +244,35 @@ static void test_nms(void **unused)
             INFER_EARGUMENT, "iou");
 }
 
+static void test_bytes(void **unused)
+{
+    struct infer_tensor_info info = {
+        .dtype = INFER_F16, .rank = 3, .dim = {2, 3, 5}};
+
+    (void)unused;
+    assert_int_equal(infer_tensor_info_bytes(&info), 60);
+    info.dim[1] = 0;
+    assert_int_equal(infer_tensor_info_bytes(&info), 0);
+    info.dim[1] = -1; /* free */
+    assert_int_equal(infer_tensor_info_bytes(&info), 0);
+    info.dim[0] = info.dim[1] = INT64_MAX;
+    assert_int_equal(infer_tensor_info_bytes(&info), 0);
+    info.rank = 0;
+    assert_int_equal(infer_tensor_info_bytes(&info), 2);
+    info.dtype = INFER_NONE;
+    assert_int_equal(infer_tensor_info_bytes(&info), 0);
+    info.rank = INFER_MAX_RANK + 1;
+    assert_int_equal(infer_tensor_info_bytes(&info), 0);
+    assert_int_equal(infer_tensor_info_bytes(NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run),     cmocka_unit_test(test_refused),
         cmocka_unit_test(test_damaged), cmocka_unit_test(test_log),
         cmocka_unit_test(test_scores),  cmocka_unit_test(test_nms),
+        cmocka_unit_test(test_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
