@@ -86,6 +86,96 @@ bool yunet_decode(const struct task_outputs *o, struct box_list *list)
     return true;
 }
 
+/* ---- YuNet of 2021 ------------------------------------------------- */
+
+/* Its priors: squares of these pixels at every cell of four strides. */
+static const struct {
+    int stride, count, side[3];
+} yunet_priors[] = {{8, 3, {10, 16, 24}},
+                    {16, 2, {32, 48}},
+                    {32, 2, {64, 96}},
+                    {64, 3, {128, 192, 256}}};
+
+#define N_YUNET_PRIORS (sizeof yunet_priors / sizeof *yunet_priors)
+
+/* Cells of a side: halved, rounded up at first and down then. */
+static int64_t yunet_cells(int64_t side, int stride)
+{
+    return (side + 1) / 2 / (stride / 2);
+}
+
+static bool yunet2021_read(const struct task_outputs *o,
+                           struct task_entry part[3])
+{
+    static const char *const name[] = {"loc", "conf", "iou"};
+    static const int columns[] = {14, 2, 1};
+    int64_t rows = 0;
+
+    for (size_t k = 0; k < N_YUNET_PRIORS; k++)
+        rows += yunet_priors[k].count *
+                yunet_cells(o->width, yunet_priors[k].stride) *
+                yunet_cells(o->height, yunet_priors[k].stride);
+    for (int i = 0; i < 3; i++)
+        if (i >= o->count || !o->array[i].name ||
+            strcmp(o->array[i].name, name[i]) != 0 ||
+            !task_entry(o, i, 2, &part[i]) || part[i].dim[0] != rows ||
+            part[i].dim[1] != columns[i])
+            return false;
+    return true;
+}
+
+bool yunet2021_fits(const struct task_outputs *o)
+{
+    struct task_entry part[3];
+
+    return yunet2021_read(o, part);
+}
+
+/* The face of row i, whose prior has its centre at x, y. */
+static void yunet2021_add(const struct task_entry part[3], int64_t i, double x,
+                          double y, double side, struct box_list *list)
+{
+    const double iou = fmin(fmax(entry_at(&part[2], i), 0), 1);
+    struct task_box *b =
+        box_add(list, sqrt(fmax(entry_at(&part[1], 2 * i + 1), 0) * iou), 0);
+
+    if (!b)
+        return;
+    i *= 14;
+    /* Variances 0.1 and 0.2, as OpenCV's FaceDetectorYN 4.5 reads them. */
+    box_centred(b, x + 0.1 * side * entry_at(&part[0], i),
+                y + 0.1 * side * entry_at(&part[0], i + 1),
+                side * exp(0.1 * entry_at(&part[0], i + 2)),
+                side * exp(0.2 * entry_at(&part[0], i + 3)));
+    b->n_points = 5;
+    for (int k = 0; k < 5; k++) {
+        b->point[k][0] =
+            (float)(x + 0.1 * side * entry_at(&part[0], i + 4 + 2 * k));
+        b->point[k][1] =
+            (float)(y + 0.1 * side * entry_at(&part[0], i + 5 + 2 * k));
+    }
+}
+
+bool yunet2021_decode(const struct task_outputs *o, struct box_list *list)
+{
+    struct task_entry part[3];
+    int64_t i = 0;
+
+    if (!yunet2021_read(o, part))
+        return false;
+    for (size_t k = 0; k < N_YUNET_PRIORS; k++) {
+        const int stride = yunet_priors[k].stride;
+        const int64_t width = yunet_cells(o->width, stride);
+
+        for (int64_t c = 0; c < width * yunet_cells(o->height, stride); c++)
+            for (int p = 0; p < yunet_priors[k].count; p++)
+                yunet2021_add(part, i++, ((double)(c % width) + 0.5) * stride,
+                              ((double)(c / width) + 0.5) * stride,
+                              yunet_priors[k].side[p], list);
+    }
+    return true;
+}
+
 /* ---- NanoDet ------------------------------------------------------- */
 
 /* Scores and distances of one stride, which stand beside each other. */

@@ -78,6 +78,8 @@ expect 2 'operations and bytes of work, .* (max_work)' "$infer" -m "$model" \
 expect 1 'max-pixels is for pictures' "$infer" -m "$model" --max-pixels=9 --bench
 expect 0 'images/s' "$infer" -m "$model" --bench --warmup=0 --duration=10ms \
     --percentile=50,99 --threads=1
+expect 0 'batch 1, 7 runs: ' "$infer" -m "$model" --bench --warmup=0 --runs=7
+expect 0 '"runtime":.*thread' "$infer" -m "$model" --bench --runs=2 --json
 expect 0 '"median_ms"' "$infer" -m "$model" --bench --duration=10ms --json -b3
 expect 0 'ok .*against ref' "$infer" -m "$model" --compare=ref --layers
 expect 0 'ms in all' "$infer" -m "$model" --bench --duration=10ms --profile

@@ -91,6 +91,11 @@ sees '^  as stored  *0 boxes' ultraface-faces-1.jpg --try-presets
 sees '^  caffe  *[1-9][0-9] boxes, best [0-9.]*%  0' ultraface-faces-1.jpg \
     --try-presets
 
+# The YuNet of 2021 has priors and no batch.
+expect 0 'detect:yunet2021' "$wconv" \
+    "$formats/yunet/face_detection_yunet_120x160.onnx" -o "$model" --preset=raw-bgr
+sees '^ *9[0-9]\.[0-9]*% ' ultraface-faces-1.jpg
+
 # Faces: YuNet with landmarks, UltraFace's boxes and scores.
 expect 0 . "$wconv" "$formats/yunet/yunet_n_320_320.onnx" -o "$model" \
     --preset=raw --color=bgr --resize=letterbox

@@ -43,21 +43,32 @@ static bool is_known(double p, size_t n)
     return p <= 50 || p >= 100 || (double)n * (100 - p) >= 100;
 }
 
+/* Where it ran: the device, and its runtime or the number of threads. */
+struct place {
+    char name[128], how[64];
+};
+
+static struct place place_of(const struct device *d)
+{
+    struct place p;
+
+    if (d->ops->identify) {
+        d->ops->identify(d, p.name, sizeof(p.name), p.how, sizeof(p.how));
+    } else {
+        device_cpu_name(p.name, sizeof(p.name));
+        snprintf(p.how, sizeof(p.how), "%d thread%s", d->kern.threads,
+                 d->kern.threads == 1 ? "" : "s");
+    }
+    return p;
+}
+
 /* Where and how it ran, so that a copied line says what it is worth. */
 static void print_place(const struct tool_run *run)
 {
     const struct tool_request *r = run->request;
-    const struct device *d = &run->session->device;
-    char name[128], runtime[64];
+    const struct place p = place_of(&run->session->device);
 
-    if (d->ops->identify) {
-        d->ops->identify(d, name, sizeof(name), runtime, sizeof(runtime));
-        cli_print("%s: %s, %s", r->model, name, runtime);
-    } else {
-        device_cpu_name(name, sizeof(name));
-        cli_print("%s: %s, %d thread%s", r->model, name, d->kern.threads,
-                  d->kern.threads == 1 ? "" : "s");
-    }
+    cli_print("%s: %s, %s", r->model, p.name, p.how);
     cli_print(", backend %s, %s, libinfer %s\n",
               device_backend_names[r->session.backend],
               device_precision_names[r->session.precision], infer_version());
@@ -90,6 +101,7 @@ static cJSON *bench_json(const struct tool_run *run, const double *sorted,
                          size_t n, int64_t batch)
 {
     const struct tool_request *r = run->request;
+    const struct place p = place_of(&run->session->device);
     cJSON *json = cJSON_CreateObject(), *list;
     double sum = 0;
     size_t i;
@@ -97,6 +109,13 @@ static cJSON *bench_json(const struct tool_run *run, const double *sorted,
 
     for (i = 0; i < n; i++)
         sum += sorted[i];
+    cJSON_AddStringToObject(json, "device", p.name);
+    cJSON_AddStringToObject(json, "runtime", p.how);
+    cJSON_AddStringToObject(json, "backend",
+                            device_backend_names[r->session.backend]);
+    cJSON_AddStringToObject(json, "precision",
+                            device_precision_names[r->session.precision]);
+    cJSON_AddStringToObject(json, "version", infer_version());
     cJSON_AddNumberToObject(json, "batch", (double)batch);
     cJSON_AddNumberToObject(json, "runs", (double)n);
     cJSON_AddNumberToObject(json, "min_ms", 1e3 * sorted[0]);
@@ -118,11 +137,25 @@ static cJSON *bench_json(const struct tool_run *run, const double *sorted,
     return json;
 }
 
-/* Milliseconds of the duration that are over. */
-static void show_time(const struct tool_run *run, double end)
+/* True while another timed run is to be made: --runs of them, or until the
+ * duration is over. */
+static bool goes_on(const struct tool_run *run, size_t n, double end)
+{
+    const int64_t runs = run->request->runs;
+
+    return !terminal_interrupt() && n < MAX_RUNS &&
+           (runs > 0 ? n < (size_t)runs : cli_now() < end);
+}
+
+/* Milliseconds of the duration that are over, or runs. */
+static void show_time(const struct tool_run *run, size_t n, double end)
 {
     const double all = run->request->duration;
 
+    if (run->request->runs > 0) {
+        cli_progress(run->cli, "time runs", n, (uint64_t)run->request->runs);
+        return;
+    }
     cli_progress(run->cli, "time runs",
                  (uint64_t)(1e3 * fmax(0, all - (end - cli_now()))),
                  (uint64_t)(1e3 * all));
@@ -142,14 +175,13 @@ static int time_runs(struct tool_run *run, struct arrays *in,
                                out->count, err);
     end = cli_now() + run->request->duration;
     do {
-        show_time(run, end);
+        show_time(run, n, end);
         before = cli_now();
         if (rc == INFER_OK)
             rc = infer_session_run(run->session, in->item, in->count, out->item,
                                    out->count, err);
         times[n++] = cli_now() - before;
-    } while (rc == INFER_OK && n < MAX_RUNS && cli_now() < end &&
-             !terminal_interrupt());
+    } while (rc == INFER_OK && goes_on(run, n, end));
     *count = n;
     return rc;
 }
@@ -172,11 +204,15 @@ static int time_repeats(struct tool_run *run, struct arrays *in,
             rc = infer_session_repeat(run->session, QUEUED, times, err);
     } while (rc == INFER_OK && cli_now() < end && !terminal_interrupt());
     end = cli_now() + run->request->duration;
-    while (rc == INFER_OK && n + QUEUED <= MAX_RUNS && cli_now() < end &&
-           !terminal_interrupt()) {
-        show_time(run, end);
-        rc = infer_session_repeat(run->session, QUEUED, times + n, err);
-        n += QUEUED;
+    while (rc == INFER_OK && goes_on(run, n, end)) {
+        const int left = run->request->runs > 0
+                             ? (int)run->request->runs - (int)n
+                             : MAX_RUNS - (int)n;
+        const int queued = left < QUEUED ? left : QUEUED;
+
+        show_time(run, n, end);
+        rc = infer_session_repeat(run->session, queued, times + n, err);
+        n += (size_t)queued;
     }
     *count = n;
     return rc;
@@ -212,8 +248,11 @@ int tool_bench(struct tool_run *run, struct infer_error *err)
         else
             print_text(run, times, n, batch);
         if (!on_gpu(run->request))
-            load_note(run->cli, load_waited() - waited, cli_now() - start,
-                      run->session->device.kern.threads);
+            waited =
+                load_note(run->cli, load_waited() - waited, cli_now() - start,
+                          run->session->device.kern.threads);
+        if (!on_gpu(run->request) && run->result != NULL)
+            cJSON_AddNumberToObject(run->result, "waited", waited);
     }
     free(times);
     arrays_clear(&in);

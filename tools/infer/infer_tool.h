@@ -44,6 +44,7 @@ struct tool_request {
     bool bench, include_transfers;
     bool timing;             /* an option of --bench was given */
     double warmup, duration; /* seconds */
+    int64_t runs;            /* to be timed; 0: as long as the duration */
     double percentile[16];
     int n_percentile;
     bool profile;

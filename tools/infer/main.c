@@ -165,8 +165,7 @@ static const struct cli_option options[] = {
      TO(session.backend), .words = device_backend_names},
     {"precision", 0, CLI_WORD, "P", "fp32 (default), tf32, fp16 or bf16",
      TO(session.precision), .words = device_precision_names,
-     .wanted = "fp32, tf32, fp16 or bf16 (of 8 bits is what wconv "
-               "--quantize=int8 has made so)"},
+     .wanted = "fp32, tf32, fp16 or bf16 (8 bits: wconv --quantize=int8)"},
     {"threads", 0, CLI_INT, "N", "CPU threads (all cores, 7 of 8 of many)",
      TO(session.threads), .min = 1, .max = 1024},
     {"max-memory", 0, CLI_BYTES, "BYTES",
@@ -205,6 +204,8 @@ static const struct cli_option options[] = {
      GIVEN(timing), .wanted = "a time such as 200ms or 3s"},
     {"duration", 0, CLI_TIME, "TIME", "how long to time (3s)", TO(duration),
      GIVEN(timing), .wanted = "a time such as 200ms or 3s"},
+    {"runs", 0, CLI_INT, "N", "how many runs to time, instead", TO(runs),
+     GIVEN(timing), .min = 1, .max = 1000000},
     {"percentile", 0, CLI_SET, "P,...", "percentiles shown (50,90,95,99)",
      GIVEN(timing), .wanted = "numbers from 0 to 100 such as 50,99",
      .set = set_percentiles},
@@ -504,7 +505,8 @@ static int check_request(const struct cli *cli, const struct tool_request *r,
         {r->layers, compare, "--layers goes with --compare"},
         {r->tolerance, compare, "--atol and --rtol go with --compare"},
         {r->timing, r->bench,
-         "--warmup, --duration, --percentile and --include-transfers go with "
+         "--warmup, --duration, --runs, --percentile and --include-transfers "
+         "go with "
          "--bench"},
         {r->export_output != NULL, !pictures && !r->bench && !compare,
          "--export-output is for arrays: not with pictures, --bench or "

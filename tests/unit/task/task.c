@@ -311,6 +311,34 @@ TEST(test_listed_count)
 
 /* ---- boxes in grids ------------------------------------------------ */
 
+/* Without a batch; 235 priors, that of 48 pixels in column 2, row 1 of stride
+ * 16 is number 192 + 2 * 6 + 1. */
+TEST(test_yunet2021)
+{
+    const int at = 205;
+    struct run r;
+    struct task_boxes b;
+    float *loc, *conf, *iou;
+
+    run_begin(&r);
+    loc = run_add(&r, "loc", DIMS(235, 14));
+    conf = run_add(&r, "conf", DIMS(235, 2));
+    iou = run_add(&r, "iou", DIMS(235, 1));
+    conf[2 * at + 1] = 0.81f;
+    iou[at] = 1.5f; /* counts as 1 */
+    PUT(loc + 14 * at, -1, 1, 0, 0, 0.5, -0.5);
+    assert_int_equal(task_recognise(&r.o).kind, TASK_DETECT);
+    b = decode(&r, "yunet2021");
+    assert_int_equal(b.count, 1);
+    check_box(&b.box[0], 0, 0.9, 40 - 4.8 - 24, 24 + 4.8 - 24, 40 - 4.8 + 24,
+              24 + 4.8 + 24);
+    assert_int_equal(b.box[0].n_points, 5);
+    assert_float_equal(b.box[0].point[0][0], 42.4, 1e-4);
+    assert_float_equal(b.box[0].point[0][1], 21.6, 1e-4);
+    free(b.box);
+    run_end(&r);
+}
+
 TEST(test_yunet)
 {
     static const char *const names[] = {
@@ -638,6 +666,7 @@ int main(void)
         cmocka_unit_test(test_listed),
         cmocka_unit_test(test_listed_count),
         cmocka_unit_test(test_yunet),
+        cmocka_unit_test(test_yunet2021),
         cmocka_unit_test(test_nanodet),
         cmocka_unit_test(test_darknet),
         cmocka_unit_test(test_find_decoder),
