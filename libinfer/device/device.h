@@ -106,7 +106,7 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     struct kern_device kern;
-    void *stream;            /* handed to every launch */
+    void *stream; /* handed to every launch */
     struct device_rates rates;
     int loaders; /* CPU threads that read, convert and pack constants */
     struct host_memory host; /* device_open() leaves it zero */
