@@ -229,10 +229,12 @@ struct infer_session_options {
      * 0. */
     int deterministic;
     /* Choice of kernels.  1 (default) measures on a GPU the likely kernels of
-     * each layer (vendors' libraries for 10 seconds), then whole runs for 3
-     * seconds; problems in the tuning cache are not measured again.  2 measures
-     * every kernel, on a CPU too, and whole runs for 30 seconds.  0 uses
-     * estimates.  deterministic implies 0. */
+     * each layer, then whole runs for a second; problems in the tuning cache
+     * are not measured again.  Vendors' libraries are loaded and measured, for
+     * 10 seconds at most, only for layers that no kernel of libinfer computes
+     * or that it computes far below the GPU's peak rates.  2 measures every
+     * kernel, on a CPU too, and whole runs for 30 seconds.  0 uses estimates.
+     * deterministic implies 0. */
     int tune;
     int keep_tensors; /* 1: every intermediate tensor stays readable after a
                        * run; costs memory; default 0 */
