@@ -45,11 +45,29 @@ static int table_of(const struct multiplier *m, struct infer_error *err,
     return rc;
 }
 
+/* Copies the table to the device, and after it the factors of its products. */
+static int send_table(struct infer_session *s, const struct multiplier *m,
+                      const void *entry, const uint16_t *factors,
+                      struct infer_error *err)
+{
+    const struct device *d = &s->device;
+    const size_t entries = 4 * multiplier_entries(m);
+    const size_t bytes = plan_products_bytes(&s->products);
+    int rc = d->ops->alloc(d, bytes, err, &s->products.entry);
+
+    if (rc == 0)
+        rc = d->ops->copy_in(d, s->products.entry, entry, entries, err);
+    if (rc == 0 && bytes > entries)
+        rc = d->ops->copy_in(d, (char *)s->products.entry + entries, factors,
+                             bytes - entries, err);
+    return rc;
+}
+
 int session_take_multiplier(struct infer_session *s, const char *text,
                             const char *exact, struct infer_error *err)
 {
-    const struct device *d = &s->device;
     struct multiplier *m;
+    uint16_t *factors = NULL;
     void *entry = NULL;
     int rc = open_multiplier(s, text, &exact, err, &m);
 
@@ -59,18 +77,20 @@ int session_take_multiplier(struct infer_session *s, const char *text,
         rc = error_set(err, INFER_EMEMORY, "out of memory");
     if (rc == 0)
         rc = table_of(m, err, &entry);
+    if (rc == 0 && m->kind == MULTIPLIER_FLOAT) {
+        rc = multiplier_factors(m, err, &factors);
+        s->products.factors = rc > 0 ? rc : 0;
+        rc = rc > 0 ? 0 : rc;
+    }
+    s->products.bits = m->bits;
     if (rc == 0)
-        rc = d->ops->alloc(d, 4 * multiplier_entries(m), err,
-                           &s->products.entry);
-    if (rc == 0)
-        rc = d->ops->copy_in(d, s->products.entry, entry,
-                             4 * multiplier_entries(m), err);
+        rc = send_table(s, m, entry, factors, err);
     if (rc == 0) {
-        s->products.bits = m->bits;
         s->products.integers = m->kind == MULTIPLIER_INTEGER;
         s->config.products = &s->products;
     }
     free(entry);
+    free(factors);
     multiplier_free(m);
     return rc;
 }

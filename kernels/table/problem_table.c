@@ -2,15 +2,32 @@
 /* The check of a table of products or of their derivatives. */
 #include "kernels/check/problem_check.h"
 #include "kernels/quant/quant.h"
+#include "kernels/table/product_factors.h"
 #include "kernels/table/product_slope.h"
 
-/* Derivatives have one point, a table of products has none. */
+static int check_factors(const struct kern_problem *p,
+                         const struct kern_tensor *t, struct infer_error *why)
+{
+    const int64_t side = product_table_of(p)->dim[0];
+
+    if (t->rank != 3 || t->dim[0] != 2 || t->dim[1] != side || t->dim[2] < 1 ||
+        t->dim[2] > PRODUCT_FACTORS_MOST || !kern_tensor_is_dense(t, KERN_NCHW))
+        return REFUSE(p, why,
+                      "factors of products are not dense, 2x%dxr, r from "
+                      "1 to %d",
+                      (int)side, PRODUCT_FACTORS_MOST);
+    return 0;
+}
+
+/* Derivatives have one point; products may have factors in its place. */
 static int check_point(const struct kern_problem *p, struct infer_error *why)
 {
     const bool slopes = product_slope_of(p) != NULL;
     const int at = product_point_in(p);
     const struct kern_tensor *t = kern_problem_in(p, at);
 
+    if (product_factors_of(p))
+        return check_factors(p, product_factors_of(p), why);
     for (int i = 0; i < p->n_in; i++)
         if ((i == PRODUCT_POINT_IN ||
              (p->op == KERN_CONV_WGRAD && i == PRODUCT_POINT_FIRST_IN)) &&

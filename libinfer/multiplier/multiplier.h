@@ -67,6 +67,13 @@ int multiplier_check_float(const struct multiplier *m, struct infer_error *err);
 int multiplier_by_columns(const struct multiplier *m, struct infer_error *err,
                           uint32_t **out);
 
+/* The factors of a floating-point multiplier's products as
+ * kernels/table/product_factors.h has them, [2][2^m][r] of BF16.  Returns r, 0
+ * where none were found; *out: to be freed.  EUNSUPPORTED for integers,
+ * EMEMORY. */
+int multiplier_factors(const struct multiplier *m, struct infer_error *err,
+                       uint16_t **out);
+
 /* Derivatives of the product of significands as kernels/table/product_slope.h
  * has them, with respect to the first or the second operand: that at o, the
  * other operand being q, is (*out)[o << bits | q].  local: the slope of the

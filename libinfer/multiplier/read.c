@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/product_table.h"
 #include "libinfer/graph/constant.h"
+#include "kernels/table/product_factors.h"
 #include "libinfer/multiplier/multiplier.h"
 
 /* The largest file: 4^11 entries of 4 bytes and a header. */
@@ -86,6 +87,21 @@ int multiplier_by_columns(const struct multiplier *m, struct infer_error *err,
         for (size_t b = 0; b < side; b++)
             (*out)[b << m->bits | a] = (uint32_t)m->table[a << m->bits | b];
     return 0;
+}
+
+int multiplier_factors(const struct multiplier *m, struct infer_error *err,
+                       uint16_t **out)
+{
+    const int rc = multiplier_check_float(m, err);
+    int rank;
+
+    if (rc < 0)
+        return rc;
+    *out = malloc((2 * sizeof **out * PRODUCT_FACTORS_MOST) << m->bits);
+    rank = *out ? product_factors_find((const uint32_t *)m->table,
+                                       INT64_C(1) << m->bits, 1, m->bits, *out)
+                : INFER_EMEMORY;
+    return rank < 0 ? error_set(err, rank, "out of memory") : rank;
 }
 
 int multiplier_errors_by_columns(const struct multiplier *m,

@@ -171,6 +171,13 @@ static int set_sources(struct plan *plan, struct infer_error *err)
     return 0;
 }
 
+size_t plan_products_bytes(const struct plan_products *products)
+{
+    return (sizeof(uint32_t) << 2 * products->bits) +
+           ((2 * sizeof(uint16_t) * (size_t)products->factors)
+            << products->bits);
+}
+
 /* Adds the buffer of the table of products, if the session has one. */
 static int set_products(struct plan *plan, struct infer_error *err)
 {
@@ -178,9 +185,8 @@ static int set_products(struct plan *plan, struct infer_error *err)
 
     if (!products)
         return 0;
-    plan->products =
-        plan_add_buffer(&plan->buffers, PLAN_PRODUCTS,
-                        sizeof(uint32_t) << (2 * products->bits), err);
+    plan->products = plan_add_buffer(&plan->buffers, PLAN_PRODUCTS,
+                                     plan_products_bytes(products), err);
     if (plan->products < 0)
         return plan->products;
     return multiplier_exact_layers(plan->g, products->exact, err,
@@ -198,6 +204,18 @@ struct view plan_products_view(const struct plan *plan)
                             2, dim, KERN_NCHW);
     v.t.stride[0] = 1;
     v.t.stride[1] = side;
+    return v;
+}
+
+struct view plan_factors_view(const struct plan *plan)
+{
+    const struct plan_products *products = plan->config->products;
+    const int64_t dim[3] = {2, INT64_C(1) << products->bits, products->factors};
+    /* In elements of 2 bytes. */
+    struct view v = {.buffer = plan->products,
+                     .offset = INT64_C(2) << 2 * products->bits};
+
+    v.t = kern_tensor_dense(INFER_BF16, 3, dim, KERN_NCHW);
     return v;
 }
 

@@ -24,6 +24,8 @@
 struct plan_products {
     int bits;
     bool integers;
+    int factors; /* r of the factors behind the entries
+                    (kernels/table/product_factors.h); 0: none */
     void *entry;
     char *exact; /* layers that do without (multiplier/layers.h); or NULL */
 };
@@ -213,6 +215,9 @@ enum infer_dtype plan_input_dtype(const struct plan *plan,
 
 /* The table of products as a problem's input, row a, column b. */
 struct view plan_products_view(const struct plan *plan);
+struct view plan_factors_view(const struct plan *plan);
+/* Bytes of a table of products and of its factors. */
+size_t plan_products_bytes(const struct plan_products *products);
 
 /* Sets a value's view. */
 void plan_set(struct plan *plan, int value, const struct view *view);

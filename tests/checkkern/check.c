@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/rows.h"
+#include "kernels/table/product_factors.h"
 #include "kernels/test_hooks.h"
 #include "tests/checkkern/checkkern.h"
 #include "tests/engine_order.h"
@@ -214,11 +215,17 @@ static bool fill_inputs(struct job *j, enum pass pass, struct infer_error *err)
     struct rng rng = {j->c->id.seed + (uint64_t)j->c->id.number * PASSES +
                       (uint64_t)pass};
 
+    for (int i = 0; i < j->p->n_in; i++)
+        if (kern_problem_in(j->p, i))
+            data_fill(j->p, i, pass, &rng, kern_tensor_count(&j->p->in[i]),
+                      j->dense[i]);
+    if (product_factors_of(j->p))
+        data_fill_factors(j->p, pass, &rng, j->dense[PRODUCT_TABLE_IN],
+                          j->dense[product_factors_in(j->p->op)]);
     for (int i = 0; i < j->p->n_in; i++) {
         const struct kern_tensor *t = &j->p->in[i];
         if (!kern_problem_in(j->p, i))
             continue;
-        data_fill(j->p, i, pass, &rng, kern_tensor_count(t), j->dense[i]);
         guarded_poison(&j->in[i], 0xff);
         guarded_scatter(&j->in[i], j->dense[i]);
         /* Broadcast elements were written several times: the last counts. */

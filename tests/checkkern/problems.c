@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/table/product_factors.h"
 #include "kernels/table/product_slope.h"
 #include "kernels/quant/quant.h"
 #include "tests/checkkern/checkkern.h"
@@ -287,6 +288,24 @@ static void make_slopes(struct maker *m)
         p->n_in = at + 1;
 }
 
+/* Gives the products factors: one for each operand's index (one-hot), or any
+ * number. */
+static void make_factors(struct maker *m, int bits)
+{
+    struct kern_problem *p = m->p;
+    const int at = product_factors_in(p->op);
+    const bool one_hot = bits <= 4 && rng_chance(&m->rng, 50);
+    const int64_t dim[3] = {2, INT64_C(1) << bits,
+                            one_hot ? INT64_C(1) << bits
+                            : rng_chance(&m->rng, 30)
+                                ? 1
+                                : rng_range(&m->rng, 2, PRODUCT_FACTORS_MOST)};
+
+    p->in[at] = kern_tensor_dense(INFER_BF16, 3, dim, KERN_NCHW);
+    if (p->n_in <= at)
+        p->n_in = at + 1;
+}
+
 void make_product_table(struct maker *m)
 {
     const bool often = m->row->backend != INFER_BACKEND_REF;
@@ -305,6 +324,10 @@ void make_product_table(struct maker *m)
         p->in[PRODUCT_TABLE_IN].stride[1] = dim[0];
     }
     p->n_in = PRODUCT_TABLE_IN + 1;
+    if (rng_chance(&m->rng, often ? 50 : 20)) {
+        make_factors(m, bits);
+        return;
+    }
     /* Rows that know no derivatives meet few. */
     if (p->op != KERN_DENSE_FPROP &&
         rng_chance(&m->rng, m->row->backend == INFER_BACKEND_CUDA ? 5 : 40))

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "kernels/base/product_table.h"
+#include "kernels/base/scalar.h"
 #include "kernels/op.h"
+#include "kernels/table/product_factors.h"
 #include "tools/verify/verify.h"
 
 enum form {
@@ -68,4 +70,80 @@ void data_fill_table(enum pass pass, struct rng *rng, int64_t count,
                 ? any_entry(pass, rng, at, bits)
                 : form_entry(form, (double)(at / side) / (double)side,
                              (double)(at % side) / (double)side, cut, add);
+}
+
+/* ---- factors ------------------------------------------------------- */
+
+/* Factors of one operand pair's table: u and v by operand and number. */
+struct factor_draw {
+    int side, rank;
+    double *u, *v;
+};
+
+/* One for each row, the entries beside it: any entries of 8 bits. */
+static void draw_one_hot(enum pass pass, struct rng *rng, struct factor_draw *d)
+{
+    for (int a = 0; a < d->side; a++)
+        for (int b = 0; b < d->side; b++) {
+            const uint32_t entry = any_entry(pass, rng, a + b, 8);
+            const double fraction =
+                1 + (double)(entry & PRODUCT_TABLE_FRACTION) / (1 << 23);
+            d->u[a * d->rank + b] = a == b;
+            d->v[b * d->rank + a] = entry >> 23 ? 2 * fraction : fraction;
+        }
+}
+
+/* The first factor has the product of two significands from 1 to 1.5; the
+ * others add up to less than 3 / 4, the i-th one only where u's index has it.
+ * Integers: 1 and, of other operands than powers of two, 1/2 by the one factor
+ * that the index has. */
+static void draw_sum(enum pass pass, struct rng *rng, struct factor_draw *d)
+{
+    const bool whole = pass != PASS_REAL;
+
+    for (int a = 0; a < d->side; a++) {
+        const int own = (int)rng_range(rng, 1, d->rank);
+        for (int i = 0; i < d->rank; i++) {
+            double *u = &d->u[a * d->rank + i], *v = &d->v[a * d->rank + i];
+            if (i == 0) {
+                *u = 1 + (whole ? 0 : (double)rng_range(rng, 0, 64) / 128);
+                *v = 1 + (whole ? 0 : (double)rng_range(rng, 0, 64) / 128);
+            } else if (whole) {
+                *u = a > 0 && own == i ? 0.5 : 0;
+                *v = (double)rng_range(rng, 0, 1);
+            } else {
+                *u = rng_chance(rng, 60) ? ldexp(1, -i) : 0;
+                *v = (double)rng_range(rng, 0, 12) / 16;
+            }
+        }
+    }
+    /* The exact product. */
+    if (d->rank == 1 && d->side <= 128)
+        for (int a = 0; a < d->side; a++)
+            d->u[a] = d->v[a] = 1 + (double)a / d->side;
+}
+
+void data_fill_factors(const struct kern_problem *p, enum pass pass,
+                       struct rng *rng, uint32_t *entry, uint16_t *factors)
+{
+    const struct kern_tensor *t = product_factors_of(p);
+    const int side = (int)t->dim[1], rank = (int)t->dim[2];
+    double u[512 * PRODUCT_FACTORS_MOST], v[512 * PRODUCT_FACTORS_MOST];
+    struct factor_draw d = {side, rank, u, v};
+
+    if (rank == side)
+        draw_one_hot(pass, rng, &d);
+    else
+        draw_sum(pass, rng, &d);
+    for (int64_t i = 0; i < (int64_t)side * rank; i++) {
+        scalar_store(INFER_BF16, factors, i, u[i]);
+        scalar_store(INFER_BF16, factors, (int64_t)side * rank + i, v[i]);
+    }
+    for (int a = 0; a < side; a++)
+        for (int b = 0; b < side; b++) {
+            double product = 0;
+            for (int i = 0; i < rank; i++)
+                product += u[a * rank + i] * v[b * rank + i];
+            entry[(int64_t)a * side + b] = entry_of(product, 23);
+        }
 }

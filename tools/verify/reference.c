@@ -2,6 +2,7 @@
 /* What is true of a problem: the reference on types that hold every value. */
 #include <stdlib.h>
 
+#include "kernels/table/product_factors.h"
 #include "kernels/base/error.h"
 #include "kernels/reference.h"
 #include "tools/verify/verify.h"
@@ -36,13 +37,15 @@ bool reference_new(struct reference *t, const struct kern_problem *p)
 {
     *t = (struct reference){.p = *p};
     bool ok = true;
+    if (product_factors_of(p)) /* the reference reads the table */
+        t->p.in[product_factors_in(p->op)].dtype = INFER_NONE;
     for (int i = 0; i < p->n_out && ok; i++)
         if (kern_problem_out(p, i)) {
             t->out[i] = widen(p, &t->p.out[i], true);
             ok = t->out[i] != NULL;
         }
     for (int i = 0; i < p->n_in && ok; i++)
-        if (kern_problem_in(p, i)) {
+        if (kern_problem_in(&t->p, i)) {
             t->in[i] = widen(p, &t->p.in[i], false);
             ok = t->in[i] != NULL;
         }
@@ -61,6 +64,8 @@ void reference_free(struct reference *t)
 void reference_set(struct reference *t, int i, enum infer_dtype dtype,
                    const void *dense)
 {
+    if (!t->in[i])
+        return;
     scalar_convert(dtype, dense, t->p.in[i].dtype, t->in[i],
                    (size_t)kern_tensor_count(&t->p.in[i]));
 }

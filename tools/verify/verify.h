@@ -49,6 +49,10 @@ bool data_takes_infinite(const struct kern_problem *p);
 void data_fill(const struct kern_problem *p, int i, enum pass pass,
                struct rng *rng, int64_t count, void *dense);
 
+/* A table of products and its factors (kernels/table/product_factors.h), of a
+ * problem that has them; both row-major. */
+void data_fill_factors(const struct kern_problem *p, enum pass pass,
+                       struct rng *rng, uint32_t *entry, uint16_t *factors);
 /* A table of products of `count` entries, row-major (data_table.c). */
 void data_fill_table(enum pass pass, struct rng *rng, int64_t count,
                      uint32_t *entry);

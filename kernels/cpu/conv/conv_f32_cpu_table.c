@@ -36,6 +36,7 @@
 #include "kernels/cpu/conv/dot_layer.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
+#include "kernels/table/product_factors.h"
 #include "kernels/table/product_slope.h"
 
 #define COLUMNS 64
@@ -674,7 +675,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         return error_set(why, INFER_EUNSUPPORTED, "takes a table of products");
     for (int i = 0; i < p->n_in; i++)
         if (i != PRODUCT_TABLE_IN && kern_problem_in(p, i) &&
-            !cpu_is_f32(&p->in[i]))
+            &p->in[i] != product_factors_of(p) && !cpu_is_f32(&p->in[i]))
             return error_set(why, INFER_EUNSUPPORTED, "takes F32");
     if (!cpu_is_f32(&p->out[0]) || p->n_out > 1)
         return error_set(why, INFER_EUNSUPPORTED, "gives one output, F32");

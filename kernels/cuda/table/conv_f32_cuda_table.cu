@@ -10,19 +10,28 @@
  * (engine.cuh): the exact product cut to some bits, the sum of bit patterns, or
  * reads from a table in shared memory.
  *
- * The workspace holds the facts, then the sums of splits.
+ * Layers of one group with many outputs are prepared in the workspace and
+ * multiplied by packed.cuh; tile.cuh then has what is left: other layers, and
+ * operands that are not plain.
+ *
+ * The workspace holds the facts, then the sums of splits, or what
+ * packed_plan.cuh puts there.
  */
+#include "kernels/cuda/table/packed_plan.cuh"
 #include "kernels/cuda/table/survey.cuh"
 #include "kernels/cuda/table/tile.cuh"
+#include "kernels/table/product_factors.h"
 
 /* Bytes before the sums of splits in the workspace. */
-#define FACTS 256
+#define FACTS CONV_TABLE_FACTS
 
 /* How a problem is cut into tasks. */
 struct schedule {
     int shape;   /* of shapes[] */
     size_t room; /* bytes of shared memory for the table */
     int column_blocks, scalar_blocks, splits, split_terms, blocks;
+    int multiprocessors;
+    struct packed_plan packed;
 };
 
 typedef void tile_function(const struct tile_args);
@@ -188,8 +197,10 @@ static void fill(const struct kern_exec *e, const struct kern_args *args,
     a->y = (float *)args->out[0];
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
+static int launch_unless(const struct kern_exec *e,
+                         const struct kern_args *args,
+                         const struct factor_facts *unless,
+                         struct infer_error *err)
 {
     const struct schedule *s = (const struct schedule *)e->state;
     struct tile_args a = {};
@@ -199,8 +210,13 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         return 0;
     table_fill(&a.g, &e->problem);
     fill(e, args, s, &a);
+    a.unless = unless;
     rc = survey_launch(&e->problem, args, (struct table_facts *)args->workspace,
-                       err);
+                       unless, err);
+    a.rough_alone = s->packed.used && !unless;
+    if (rc == 0 && a.rough_alone)
+        rc = packed_launch(&e->problem, args, &s->packed, s->multiprocessors,
+                           err);
     if (rc == 0)
         rc = launch_chained(shapes[s->shape].kernel, dim3((unsigned)s->blocks),
                             dim3(TILE_THREADS),
@@ -213,6 +229,20 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                            TILE_THREADS)),
             dim3(TILE_THREADS), 0, args->stream, a, err);
     return rc;
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    return launch_unless(e, args, NULL, err);
+}
+
+int conv_table_launch_unless_plain(const struct kern_exec *e,
+                                   const struct kern_args *args,
+                                   const struct factor_facts *facts,
+                                   struct infer_error *err)
+{
+    return launch_unless(e, args, facts, err);
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,
@@ -232,6 +262,12 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     if (s->splits > 1)
         e->workspace += (size_t)s->splits * g.groups * g.scalars * g.columns() *
                         sizeof(float);
+    s->multiprocessors = conv_multiprocessors(d);
+    packed_plan_for(&e->problem, d,
+                    product_table_bits_of(product_table_of(&e->problem)), FACTS,
+                    &s->packed);
+    if (s->packed.used && e->workspace < s->packed.bytes)
+        e->workspace = s->packed.bytes;
     return 0;
 }
 
@@ -291,8 +327,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     for (int i = 0; i < p->n_in; i++) {
         const struct kern_tensor *t = kern_problem_in(p, i);
         const bool bias = i == 2 && !wgrad;
-        if (t && i != PRODUCT_TABLE_IN && t->dtype != INFER_F32 &&
-            !(bias && cuda_is_real(t->dtype)))
+        if (t && i != PRODUCT_TABLE_IN && t != product_factors_of(p) &&
+            t->dtype != INFER_F32 && !(bias && cuda_is_real(t->dtype)))
             return error_set(why, INFER_EUNSUPPORTED, "takes F32");
         if (t && !is_near(t))
             return error_set(why, INFER_EUNSUPPORTED,

@@ -57,6 +57,7 @@ struct table_facts {
     uint32_t cut_below_24;  /* 24 - bits that it may be cut to at most */
     uint32_t wrong_sum;     /* not 0: the table is no TABLE_SUM */
     uint32_t wrong_sum_add; /* nor TABLE_SUM_ADD */
+    uint32_t rough;         /* not 0: an operand is not plain (packed.cuh) */
 };
 
 /* What the threads of a launch need of the facts. */
@@ -200,6 +201,42 @@ table_take_w(const struct table_rules &r, uint32_t w, uint32_t step)
     return v;
 }
 
+/* ---- tables in shared memory --------------------------------------- */
+
+/* Step from row to row, rows being those of second operands. */
+static __device__ __forceinline__ uint32_t
+table_row_step(const struct table_rules &r, int64_t column)
+{
+    if (r.engine == TABLE_GLOBAL)
+        return (uint32_t)column;
+    return r.engine < TABLE_8 ? 0 : (1u << r.m) << (r.engine - TABLE_8);
+}
+
+/* The table with rows of second operands, entries cut to their upper bytes. */
+template <typename Entry>
+static __device__ void table_load_as(int m, const uint32_t *table, int64_t row,
+                                     int64_t column, unsigned char *to)
+{
+    const uint32_t side = 1u << m;
+
+    for (uint32_t i = threadIdx.x; i >> 2 * m == 0; i += blockDim.x)
+        ((Entry *)to)[i] =
+            (Entry)(table[(i & (side - 1)) * row + (i >> m) * column] >>
+                    (24 - 8 * min(3, (int)sizeof(Entry))));
+}
+
+static __device__ void table_load(const struct table_rules &r,
+                                  const uint32_t *table, int64_t row,
+                                  int64_t column, unsigned char *to)
+{
+    if (r.engine == TABLE_8)
+        table_load_as<uint8_t>(r.m, table, row, column, to);
+    else if (r.engine == TABLE_16)
+        table_load_as<uint16_t>(r.m, table, row, column, to);
+    else if (r.engine == TABLE_32)
+        table_load_as<uint32_t>(r.m, table, row, column, to);
+}
+
 /* ---- engines ------------------------------------------------------- */
 
 /* Each: what it keeps of x' in registers, and the value. */
@@ -235,10 +272,12 @@ struct engine_sum {
     }
 };
 
+/* The sum, to which the constant is added unless that gives 4 or more. */
 struct engine_sum_add {
     struct operand {
         uint32_t x;
-        float add, limit; /* limit: 4 where x is from 1 to 2 */
+        float add,
+            limit; /* limit: 4 less the constant where x is from 1 to 2 */
     };
     float add;
 
@@ -246,13 +285,23 @@ struct engine_sum_add {
     {
         const float power = table_float(x & ~PRODUCT_TABLE_FRACTION);
 
-        return {x, power * add, fabsf(power) * 4};
+        return {x, power * add, fabsf(power) * (4 - add)};
     }
     __device__ __forceinline__ float value(struct operand x, uint32_t w) const
     {
-        const float sum = table_float(x.x + w), more = sum + x.add;
+        float sum = table_float(x.x + w);
 
-        return fabsf(more) < x.limit ? more : sum;
+        /* Written so that the compiler does not choose between two sums. */
+        asm("{\n"
+            ".reg .pred p;\n"
+            ".reg .f32 size;\n"
+            "abs.f32 size, %0;\n"
+            "setp.lt.f32 p, size, %1;\n"
+            "@p add.rn.f32 %0, %0, %2;\n"
+            "}"
+            : "+f"(sum)
+            : "f"(x.limit), "f"(x.add));
+        return sum;
     }
 };
 
@@ -260,22 +309,28 @@ struct engine_sum_add {
  * without bank conflicts if the row is of 128 bytes or less. */
 template <typename Entry> struct engine_shared {
     struct operand {
-        uint32_t index, power;
+        uint32_t at, power; /* at: in the row, as an address of shared memory */
     };
-    const unsigned char *table;
+    uint32_t table;
     int shift;     /* of a fraction to an index */
     uint32_t mask; /* of indices */
 
     __device__ __forceinline__ struct operand take(uint32_t x) const
     {
-        return {(x >> shift & mask) * (uint32_t)sizeof(Entry),
+        return {table + (x >> shift & mask) * (uint32_t)sizeof(Entry),
                 x & ~PRODUCT_TABLE_FRACTION};
     }
     __device__ __forceinline__ float value(struct operand x, uint32_t w) const
     {
-        const uint32_t entry =
-            *reinterpret_cast<const Entry *>(table + (x.index + w));
+        const uint32_t at = x.at + w;
+        uint32_t entry;
 
+        if constexpr (sizeof(Entry) == 1)
+            asm("ld.shared.u8 %0, [%1];" : "=r"(entry) : "r"(at));
+        else if constexpr (sizeof(Entry) == 2)
+            asm("ld.shared.u16 %0, [%1];" : "=r"(entry) : "r"(at));
+        else
+            asm("ld.shared.u32 %0, [%1];" : "=r"(entry) : "r"(at));
         return table_float(x.power +
                            (entry << (24 - 8 * min(3, (int)sizeof(Entry)))));
     }

@@ -11,6 +11,7 @@
 #define KERNELS_CUDA_TABLE_SURVEY_CUH
 
 #include "kernels/cuda/strided.cuh"
+#include "kernels/cuda/table/conditional.h"
 #include "kernels/cuda/table/engine.cuh"
 
 #define SURVEY_THREADS 256
@@ -21,6 +22,7 @@ struct survey_args {
     int64_t row, column; /* strides of the table */
     int m;
     struct table_facts *facts;
+    const struct factor_facts *unless; /* plain; NULL: always */
 };
 
 static __global__ void
@@ -125,6 +127,8 @@ static __global__ void __launch_bounds__(SURVEY_THREADS)
     uint32_t ignored = 0;
 
     launch_wait();
+    if (a.unless && factor_facts_are_plain(*a.unless))
+        return;
     const float add = table_constant(a.table[0]);
     survey_tensor(a.x, a.x_at, &f.x_top, &ignored);
     survey_tensor(a.w, a.w_at, &f.w_top, &f.w_below_255);
@@ -143,7 +147,9 @@ static inline void survey_walk(struct cuda_strided<1> *walk,
 /* Leaves the facts of a problem in facts. */
 static int survey_launch(const struct kern_problem *p,
                          const struct kern_args *args,
-                         struct table_facts *facts, struct infer_error *err)
+                         struct table_facts *facts,
+                         const struct factor_facts *unless,
+                         struct infer_error *err)
 {
     const struct kern_tensor *t = product_table_of(p);
     struct survey_args a = {};
@@ -158,8 +164,10 @@ static int survey_launch(const struct kern_problem *p,
     a.column = t->stride[1];
     a.m = product_table_bits_of(t);
     a.facts = facts;
-    const int rc = launch_chained(survey_clear, dim3(1), dim3(32), 0,
-                                  args->stream, a, err);
+    a.unless = unless;
+    const int rc = unless ? 0 /* the facts are zero */
+                          : launch_chained(survey_clear, dim3(1), dim3(32), 0,
+                                           args->stream, a, err);
     if (rc < 0)
         return rc;
     most = a.x.count > a.w.count ? a.x.count : a.w.count;

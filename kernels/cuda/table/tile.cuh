@@ -22,6 +22,7 @@
 #define KERNELS_CUDA_TABLE_TILE_CUH
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/table/conditional.h"
 #include "kernels/cuda/table/engine.cuh"
 #include "kernels/cuda/table/geometry.cuh"
 
@@ -33,7 +34,9 @@ struct tile_args {
     struct table_geometry g;
     const uint32_t *x, *w, *table;
     const struct table_facts *facts;
-    int64_t row, column; /* strides of the table */
+    const struct factor_facts *unless; /* plain; NULL: always */
+    bool rough_alone;                  /* runs only where facts say rough */
+    int64_t row, column;               /* strides of the table */
     int m;
     size_t room; /* bytes of shared memory for the table */
     bool x_along_terms, w_along_terms; /* neighbouring threads load these */
@@ -212,19 +215,6 @@ tile_store(const struct tile_args &a, uint32_t row_step, int buffer, int mark,
         s->rough[mark] = 1;
 }
 
-/* The table with rows of second operands, entries cut to their upper bytes. */
-template <typename Entry>
-static __device__ void tile_load_table(const struct tile_args &a,
-                                       unsigned char *to)
-{
-    const uint32_t side = 1u << a.m;
-
-    for (uint32_t i = threadIdx.x; i >> 2 * a.m == 0; i += TILE_THREADS)
-        ((Entry *)to)[i] =
-            (Entry)(a.table[(i & (side - 1)) * a.row + (i >> a.m) * a.column] >>
-                    (24 - 8 * min(3, (int)sizeof(Entry))));
-}
-
 /* ---- products ------------------------------------------------------ */
 
 /* Adds a chunk's products. */
@@ -300,6 +290,7 @@ tile_add_any(const struct tile_args &a, const unsigned char *table,
              int scalar, float (*sum)[TILE_LANE])
 {
     const struct table_rules &r = s->rules;
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(table);
     const int shift = 23 - a.m;
     const uint32_t mask = (1u << a.m) - 1;
 
@@ -316,16 +307,16 @@ tile_add_any(const struct tile_args &a, const unsigned char *table,
                           sum);
         break;
     case TABLE_8:
-        tile_add<SCALARS>(engine_shared<uint8_t>{table, shift, mask}, s, buffer,
+        tile_add<SCALARS>(engine_shared<uint8_t>{at, shift, mask}, s, buffer,
                           column, scalar, sum);
         break;
     case TABLE_16:
-        tile_add<SCALARS>(engine_shared<uint16_t>{table, shift, mask}, s,
-                          buffer, column, scalar, sum);
+        tile_add<SCALARS>(engine_shared<uint16_t>{at, shift, mask}, s, buffer,
+                          column, scalar, sum);
         break;
     case TABLE_32:
-        tile_add<SCALARS>(engine_shared<uint32_t>{table, shift, mask}, s,
-                          buffer, column, scalar, sum);
+        tile_add<SCALARS>(engine_shared<uint32_t>{at, shift, mask}, s, buffer,
+                          column, scalar, sum);
         break;
     case TABLE_GLOBAL:
         tile_add<SCALARS>(engine_global{a.table, shift, mask, (uint32_t)a.row},
@@ -405,6 +396,13 @@ tile_results(const struct tile_args &a, const struct tile_task &t, int column,
 
 /* ---- the kernel ---------------------------------------------------- */
 
+/* True if another kernel has computed everything. */
+static __device__ __forceinline__ bool tile_is_spared(const struct tile_args &a)
+{
+    return (a.unless && factor_facts_are_plain(*a.unless)) ||
+           (a.rough_alone && !a.facts->rough);
+}
+
 template <typename Shape>
 static __device__ unsigned char *tile_start(const struct tile_args &a,
                                             struct tile_shared<Shape> *s,
@@ -415,15 +413,8 @@ static __device__ unsigned char *tile_start(const struct tile_args &a,
     if (threadIdx.x == 0)
         s->rules = table_rules_of(*a.facts, a.m, a.room, a.table[0]);
     __syncthreads();
-    const enum table_engine engine = s->rules.engine;
-    *row_step = engine == TABLE_GLOBAL ? (uint32_t)a.column
-                                       : (1u << a.m) << (engine - TABLE_8);
-    if (engine == TABLE_8)
-        tile_load_table<uint8_t>(a, table);
-    else if (engine == TABLE_16)
-        tile_load_table<uint16_t>(a, table);
-    else if (engine == TABLE_32)
-        tile_load_table<uint32_t>(a, table);
+    *row_step = table_row_step(s->rules, a.column);
+    table_load(s->rules, a.table, a.row, a.column, table);
     return table;
 }
 
@@ -487,6 +478,8 @@ static __global__ void __launch_bounds__(TILE_THREADS, 2)
     uint32_t row_step;
 
     launch_wait();
+    if (tile_is_spared(a))
+        return;
     const unsigned char *table = tile_start(a, s, &row_step);
     for (int64_t i = blockIdx.x; i < a.tasks; i += gridDim.x) {
         const struct tile_task t =
@@ -506,6 +499,8 @@ static __global__ void __launch_bounds__(TILE_THREADS)
     const int64_t count = (int64_t)g.groups * g.scalars * columns;
 
     launch_wait();
+    if (tile_is_spared(a))
+        return;
     for (int64_t i = blockIdx.x * (int64_t)TILE_THREADS + threadIdx.x;
          i < count; i += (int64_t)gridDim.x * TILE_THREADS) {
         const int k = (int)(i / columns);

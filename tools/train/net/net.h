@@ -216,6 +216,7 @@ struct net {
     int64_t classes;
     void *host_metrics;
     struct view products[NET_STAGES]; /* tables of the multipliers */
+    struct view factors[NET_STAGES];  /* and their factors, if they have any */
     bool *exact_layers; /* of each node: whether it does without them */
 };
 

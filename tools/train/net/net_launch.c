@@ -9,6 +9,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
+#include "kernels/table/product_factors.h"
 
 const char *const net_stage_names[] = {
     "fprop", "loss", "dgrad", "wgrad", "exchange", "update", "recompute", NULL};
@@ -177,11 +178,13 @@ static void add_multiplier(const struct net *n, struct net_launch *e)
         (e->where.node >= 0 && n->exact_layers[e->where.node]))
         return;
     e->in[PRODUCT_TABLE_IN] = *products;
+    e->in[product_factors_in(e->p.op)] = n->factors[e->where.stage];
     if (t->dtype == INFER_U32 && e->p.op == KERN_CONV_WGRAD &&
         e->where.node >= 0 &&
         n->g->node[e->where.node].op == GRAPH_CONV_TRANSPOSE) {
         t->stride[0] = products->t.stride[1];
         t->stride[1] = products->t.stride[0];
+        memset(&e->in[product_factors_in(e->p.op)], 0, sizeof e->in[0]);
     }
 }
 

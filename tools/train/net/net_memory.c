@@ -137,6 +137,20 @@ static int upload_constants(struct net *n, struct infer_error *err)
     return rc;
 }
 
+static int upload_factors(struct net *n, int stage, struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    const struct view *v = &n->factors[stage];
+    uint16_t *factors = NULL;
+    int rc = multiplier_factors(n->options.multiplier[stage], err, &factors);
+
+    if (rc > 0)
+        rc = d->ops->copy_in(d, net_at(n, v), factors,
+                             2 * (size_t)kern_tensor_count(&v->t), err);
+    free(factors);
+    return rc < 0 ? rc : 0;
+}
+
 static int upload_products(struct net *n, struct infer_error *err)
 {
     const struct device *d = n->options.device;
@@ -161,6 +175,8 @@ static int upload_products(struct net *n, struct infer_error *err)
                                  4 * multiplier_entries(m), err);
         free(entry);
         free(slope);
+        if (rc == 0 && n->factors[s].t.dtype != INFER_NONE)
+            rc = upload_factors(n, s, err);
     }
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "libinfer/multiplier/layers.h"
 #include "tools/train/net/net.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* A parameter as the list sees it: evaluation reads averages where there are
@@ -67,6 +68,14 @@ void net_products(struct net *n)
         *v = net_tensor(n, NET_FIXED, INFER_U32, 2, dim, KERN_NCHW);
         v->t.stride[0] = 1;
         v->t.stride[1] = side;
+        uint16_t *factors = NULL;
+        const int rank = multiplier_factors(m, n->err, &factors);
+        const int64_t size[3] = {2, side, rank};
+        free(factors);
+        net_check(n, rank < 0 ? rank : 0);
+        if (rank > 0)
+            n->factors[s] =
+                net_tensor(n, NET_FIXED, INFER_BF16, 3, size, KERN_NCHW);
     }
 }
 

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernel of products by a table for layers of one group and many scalars
+ * (geometry.cuh): operands are prepared once, so that loading a tile is
+ * copying.
+ *
+ * Prepared (engine.cuh), in the workspace:
+ *   x'      with its zero padding, so that no pixel is outside
+ *   w       (first, power) of each term and scalar, rows of terms, scalars
+ *           padded to whole tiles, terms to whole chunks, with zeros
+ *   place   of each term: its offset in x', relative to that of a column
+ * An element of x' of a column and a term is at the sum of their offsets.
+ *
+ * A block of 256 threads computes tiles of 32 LANE columns times 64 scalars; a
+ * lane has LANE columns, a warp 8 scalars, so that all lanes of a warp multiply
+ * by the same w.  Chunks of 16 terms go through a ring of 3 stages by cp.async;
+ * sums are in single precision, in the order of the terms.  Terms may be split
+ * over blocks, whose sums tile_join adds in order.
+ *
+ * Shared memory: the stages (x' 64 LANE * 32 bytes, w 8 KiB each), then the
+ * table, if the engine has one there.
+ *
+ * Where an operand is not plain the kernel ends at once, and that of tile.cuh
+ * computes the whole.
+ */
+#ifndef KERNELS_CUDA_TABLE_PACKED_CUH
+#define KERNELS_CUDA_TABLE_PACKED_CUH
+
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/table/engine.cuh"
+#include "kernels/cuda/table/tile.cuh"
+
+#define PACKED_THREADS 256
+#define PACKED_SCALARS 64 /* of a tile */
+#define PACKED_TERMS   16 /* of a chunk */
+#define PACKED_STAGES  3
+
+/* ---- preparing ----------------------------------------------------- */
+
+/* One axis of taps and of pixels in x'. */
+struct packed_axis {
+    int extent, pad; /* of x, and zeros before it in x' */
+    int padded;      /* extent of x' */
+};
+
+/* x' is [n][h][w][c] in any order: strides of it and of x. */
+struct packed_x_args {
+    const uint32_t *x;
+    uint32_t *to;
+    int64_t from_stride[4]; /* n, h, w, c */
+    struct fast_div by[3];  /* of x' from the innermost dimension on */
+    int order[4];           /* which dimension that is */
+    int64_t count;
+    struct packed_axis h, w;
+};
+
+/* Rows of terms: up to 4 dimensions, the innermost last, and scalars. */
+struct packed_w_args {
+    const uint32_t *w;
+    uint2 *to;
+    int terms, scalars, pitch; /* pitch: scalars with padding */
+    int64_t rows;              /* terms with padding */
+    struct fast_div by_pitch, by[3];
+    int64_t stride[4], scalar_stride;
+    /* Offsets of the terms in x'. */
+    int place_stride[4];
+    int *place;
+};
+
+struct packed_prepare_args {
+    struct packed_x_args x;
+    struct packed_w_args w;
+    const uint32_t *table;
+    struct table_facts *facts;
+    int m;
+    size_t room;
+    int64_t column; /* of the table, if the engine reads it in memory */
+};
+
+static __device__ __forceinline__ bool
+packed_x(const struct packed_x_args &a, const struct table_rules &r, int64_t i)
+{
+    uint32_t at[4], rest = (uint32_t)i;
+
+    for (int d = 0; d < 3; d++)
+        rest = a.by[d].divmod(rest, &at[a.order[d]]);
+    at[a.order[3]] = rest;
+    const int h = (int)at[1] - a.h.pad, w = (int)at[2] - a.w.pad;
+    uint32_t v = 0;
+    if ((unsigned)h < (unsigned)a.h.extent &&
+        (unsigned)w < (unsigned)a.w.extent)
+        v = a.x[at[0] * a.from_stride[0] + h * a.from_stride[1] +
+                w * a.from_stride[2] + at[3] * a.from_stride[3]];
+    a.to[i] = table_take_x(r, v);
+    return table_x_is_plain(r, v);
+}
+
+static __device__ __forceinline__ bool packed_w(const struct packed_w_args &a,
+                                                const struct table_rules &r,
+                                                uint32_t step, int64_t i)
+{
+    uint32_t scalar, at[4], rest;
+    const uint32_t term = a.by_pitch.divmod((uint32_t)i, &scalar);
+
+    if (term >= (uint32_t)a.terms || scalar >= (uint32_t)a.scalars) {
+        a.to[i] = make_uint2(table_take_w(r, 0, step).x, 0);
+        if (scalar == 0 && term >= (uint32_t)a.terms)
+            a.place[term] = 0;
+        return true;
+    }
+    rest = term;
+    for (int d = 3; d > 0; d--)
+        rest = a.by[3 - d].divmod(rest, &at[d]);
+    at[0] = rest;
+    int64_t from = scalar * a.scalar_stride;
+    int place = 0;
+    for (int d = 0; d < 4; d++) {
+        from += at[d] * a.stride[d];
+        place += (int)at[d] * a.place_stride[d];
+    }
+    if (scalar == 0)
+        a.place[term] = place;
+    const uint32_t v = a.w[from];
+    a.to[i] = table_take_w(r, v, step);
+    return table_w_is_plain(r, v);
+}
+
+/* Prepares both operands; marks facts.rough where one is not plain. */
+static __global__ void __launch_bounds__(PACKED_THREADS)
+    packed_prepare(const __grid_constant__ struct packed_prepare_args a)
+{
+    __shared__ struct table_rules rules;
+    const int64_t grid = (int64_t)gridDim.x * PACKED_THREADS;
+    const int64_t count = a.w.rows * a.w.pitch;
+    bool plain = true;
+
+    launch_wait();
+    if (threadIdx.x == 0)
+        rules = table_rules_of(*a.facts, a.m, a.room, a.table[0]);
+    __syncthreads();
+    const uint32_t step = table_row_step(rules, a.column);
+    int64_t i = blockIdx.x * (int64_t)PACKED_THREADS + threadIdx.x;
+    for (; i < a.x.count; i += grid)
+        plain = packed_x(a.x, rules, i) && plain;
+    for (i -= a.x.count; i < count; i += grid)
+        if (i >= 0)
+            plain = packed_w(a.w, rules, step, i) && plain;
+    if (!plain)
+        a.facts->rough = 1;
+}
+
+/* ---- the product --------------------------------------------------- */
+
+struct packed_args {
+    const uint32_t *x, *table;
+    const uint2 *w;
+    const int *place;
+    const struct table_facts *facts;
+    int64_t row, column; /* strides of the table */
+    int m;
+    size_t room;
+    int pitch, columns, scalars;
+    /* Offsets in x' of columns, whose dimensions count from the innermost. */
+    struct fast_div by[3];
+    int column_stride[4];
+    int column_blocks, scalar_blocks, splits, chunks, split_chunks;
+    int64_t tasks;
+    /* The output of a column: dimensions as above; then of a scalar. */
+    int64_t y_stride[4], y_scalar, r_stride[4], r_scalar;
+    float *parts; /* [splits][scalars][columns], or NULL */
+    enum infer_dtype bias_type;
+    int64_t bias_step;
+    struct kern_epilogue epilogue;
+    const void *bias;
+    const float *residual;
+    float *y;
+};
+
+template <int LANE> struct packed_stage {
+    alignas(16) uint32_t x[PACKED_TERMS][32 * LANE];
+    alignas(16) uint2 w[PACKED_TERMS][PACKED_SCALARS];
+};
+
+template <int LANE> struct packed_shared {
+    struct packed_stage<LANE> stage[PACKED_STAGES];
+    struct table_rules rules;
+};
+
+static __device__ __forceinline__ void packed_copy_4(uint32_t to,
+                                                     const void *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void packed_copy_16(uint32_t to,
+                                                      const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to),
+                 "l"(from)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void packed_commit(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int PENDING> static __device__ __forceinline__ void packed_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+/* A tile's part of a task. */
+struct packed_task {
+    int column, scalar, split, first, end; /* chunks */
+};
+
+static __device__ __forceinline__ struct packed_task
+packed_task_of(const struct packed_args &a, int64_t i, int columns)
+{
+    struct packed_task t;
+
+    t.scalar = (int)(i % a.scalar_blocks) * PACKED_SCALARS;
+    i /= a.scalar_blocks;
+    t.column = (int)(i % a.column_blocks) * columns;
+    t.split = (int)(i / a.column_blocks);
+    t.first = t.split * a.split_chunks;
+    t.end = min(a.chunks, t.first + a.split_chunks);
+    return t;
+}
+
+static __device__ __forceinline__ int packed_column(const struct packed_args &a,
+                                                    int column)
+{
+    uint32_t at, rest = (uint32_t)min(column, a.columns - 1);
+    int offset = 0;
+
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
+        rest = a.by[d].divmod(rest, &at);
+        offset += (int)at * a.column_stride[d];
+    }
+    return offset + (int)rest * a.column_stride[3];
+}
+
+/* Starts the copy of a chunk.  A thread has one column, and every TURN-th
+ * term. */
+template <int LANE>
+static __device__ __forceinline__ void
+packed_load(const struct packed_args &a, const struct packed_task &t, int chunk,
+            const uint32_t *x, struct packed_stage<LANE> *s)
+{
+    enum {
+        COLUMNS = 32 * LANE,
+        TURN = PACKED_THREADS / COLUMNS, /* 1 or 2 */
+        EACH = PACKED_TERMS / TURN
+    };
+    const int column = threadIdx.x % COLUMNS, first = threadIdx.x / COLUMNS;
+    const int4 *place = reinterpret_cast<const int4 *>(
+        a.place + chunk * PACKED_TERMS + first * EACH);
+    const uint32_t to =
+        (uint32_t)__cvta_generic_to_shared(&s->x[first * EACH][column]);
+
+#pragma unroll
+    for (int i = 0; i < EACH; i += 4) {
+        const int4 p = __ldg(place + i / 4);
+        packed_copy_4(to + (i + 0) * COLUMNS * 4, x + p.x);
+        packed_copy_4(to + (i + 1) * COLUMNS * 4, x + p.y);
+        packed_copy_4(to + (i + 2) * COLUMNS * 4, x + p.z);
+        packed_copy_4(to + (i + 3) * COLUMNS * 4, x + p.w);
+    }
+#pragma unroll
+    for (int i = 0; i < PACKED_TERMS * PACKED_SCALARS / 2;
+         i += PACKED_THREADS) {
+        const int at = i + threadIdx.x, term = at / (PACKED_SCALARS / 2);
+        const int pair = at % (PACKED_SCALARS / 2) * 2;
+        packed_copy_16((uint32_t)__cvta_generic_to_shared(&s->w[term][pair]),
+                       a.w + (int64_t)(chunk * PACKED_TERMS + term) * a.pitch +
+                           t.scalar + pair);
+    }
+}
+
+/* Adds a chunk's products: scalars 8 warp + j, columns 4 lane + i % 4 of half
+ * i / 4. */
+template <int LANE, typename Engine>
+static __device__ __forceinline__ void
+packed_add(const Engine &engine, const struct packed_stage<LANE> *s,
+           float (&sum)[8][LANE])
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+#pragma unroll 2
+    for (int k = 0; k < PACKED_TERMS; k++) {
+        typename Engine::operand x[LANE];
+#pragma unroll
+        for (int i = 0; i < LANE; i += 4) {
+            const uint4 v =
+                *reinterpret_cast<const uint4 *>(&s->x[k][i * 32 + lane * 4]);
+            x[i] = engine.take(v.x);
+            x[i + 1] = engine.take(v.y);
+            x[i + 2] = engine.take(v.z);
+            x[i + 3] = engine.take(v.w);
+        }
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) {
+            const uint4 f =
+                *reinterpret_cast<const uint4 *>(&s->w[k][warp * 8 + j]);
+#pragma unroll
+            for (int i = 0; i < LANE; i++)
+                sum[j][i] = fma_flushed(engine.value(x[i], f.x),
+                                        table_float(f.y), sum[j][i]);
+#pragma unroll
+            for (int i = 0; i < LANE; i++)
+                sum[j + 1][i] = fma_flushed(engine.value(x[i], f.z),
+                                            table_float(f.w), sum[j + 1][i]);
+        }
+    }
+}
+
+template <int LANE, typename Engine>
+static __device__ __forceinline__ void
+packed_run(const struct packed_args &a, const struct packed_task &t,
+           const Engine &engine, struct packed_shared<LANE> *s,
+           float (&sum)[8][LANE])
+{
+    const uint32_t *x =
+        a.x + packed_column(a, t.column + threadIdx.x % (32 * LANE));
+    int stage = 0, next = PACKED_STAGES - 1;
+
+    __syncthreads(); /* the tile before has been multiplied */
+#pragma unroll
+    for (int i = 0; i < PACKED_STAGES - 1; i++) {
+        if (t.first + i < t.end)
+            packed_load<LANE>(a, t, t.first + i, x, &s->stage[i]);
+        packed_commit();
+    }
+#pragma unroll 1
+    for (int c = t.first; c < t.end; c++) {
+        packed_wait<PACKED_STAGES - 2>();
+        __syncthreads();
+        if (c + PACKED_STAGES - 1 < t.end)
+            packed_load<LANE>(a, t, c + PACKED_STAGES - 1, x, &s->stage[next]);
+        packed_commit();
+        packed_add<LANE>(engine, &s->stage[stage], sum);
+        stage = stage == PACKED_STAGES - 1 ? 0 : stage + 1;
+        next = next == PACKED_STAGES - 1 ? 0 : next + 1;
+    }
+}
+
+/* ---- results ------------------------------------------------------- */
+
+static __device__ __noinline__ void packed_finish(const struct packed_args &a,
+                                                  int column, int k, float sum)
+{
+    uint32_t at, rest = (uint32_t)column;
+    int64_t y = k * a.y_scalar, from = k * a.r_scalar;
+    float r = 0;
+
+    for (int d = 0; d < 3; d++) {
+        rest = a.by[d].divmod(rest, &at);
+        y += at * a.y_stride[d];
+        from += at * a.r_stride[d];
+    }
+    y += rest * a.y_stride[3];
+    from += rest * a.r_stride[3];
+    if (a.bias_type != INFER_NONE)
+        sum += (float)load_any(a.bias_type, a.bias, k * a.bias_step);
+    if (a.residual)
+        r = a.residual[from];
+    a.y[y] = apply_epilogue(a.epilogue, sum, r);
+}
+
+template <int LANE>
+static __device__ __forceinline__ void
+packed_results(const struct packed_args &a, const struct packed_task &t,
+               const struct table_rules &r, float (&sum)[8][LANE])
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        const int k = t.scalar + warp * 8 + j;
+        if (k >= a.scalars)
+            continue;
+#pragma unroll
+        for (int i = 0; i < LANE; i++) {
+            const int column = t.column + i / 4 * 128 + lane * 4 + i % 4;
+            const float v = sum[j][i] * r.unscale[0] * r.unscale[1];
+            if (column >= a.columns)
+                continue;
+            if (a.parts)
+                a.parts[((int64_t)t.split * a.scalars + k) * a.columns +
+                        column] = v;
+            else
+                packed_finish(a, column, k, v);
+        }
+    }
+}
+
+/* ---- the kernel ---------------------------------------------------- */
+
+template <int LANE, typename Engine>
+static __device__ __forceinline__ void
+packed_tasks(const struct packed_args &a, const Engine &engine,
+             struct packed_shared<LANE> *s)
+{
+    for (int64_t i = blockIdx.x; i < a.tasks; i += gridDim.x) {
+        const struct packed_task t = packed_task_of(a, i, 32 * LANE);
+        float sum[8][LANE] = {};
+        packed_run<LANE>(a, t, engine, s, sum);
+        packed_results<LANE>(a, t, s->rules, sum);
+    }
+}
+
+/* Adds the splits' sums: one thread an output. */
+static __global__ void __launch_bounds__(PACKED_THREADS)
+    packed_join(const __grid_constant__ struct packed_args a)
+{
+    const int64_t count = (int64_t)a.scalars * a.columns;
+
+    launch_wait();
+    if (a.facts->rough)
+        return;
+    for (int64_t i = blockIdx.x * (int64_t)PACKED_THREADS + threadIdx.x;
+         i < count; i += (int64_t)gridDim.x * PACKED_THREADS) {
+        float sum = 0;
+        for (int s = 0; s < a.splits; s++)
+            sum += a.parts[s * count + i];
+        packed_finish(a, (int)(i % a.columns), (int)(i / a.columns), sum);
+    }
+}
+
+template <int LANE>
+static __global__ void __launch_bounds__(PACKED_THREADS, 2)
+    packed_kernel(const __grid_constant__ struct packed_args a)
+{
+    LAUNCH_SHARED(memory);
+    struct packed_shared<LANE> *s = (struct packed_shared<LANE> *)memory;
+    unsigned char *table = (unsigned char *)(s + 1);
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(table);
+    const int shift = 23 - a.m;
+    const uint32_t mask = (1u << a.m) - 1;
+
+    launch_wait();
+    if (a.facts->rough)
+        return;
+    if (threadIdx.x == 0)
+        s->rules = table_rules_of(*a.facts, a.m, a.room, a.table[0]);
+    __syncthreads();
+    table_load(s->rules, a.table, a.row, a.column, table);
+    switch (s->rules.engine) {
+    case TABLE_PRODUCT:
+        packed_tasks<LANE>(a, engine_product{s->rules.keep}, s);
+        break;
+    case TABLE_SUM:
+        packed_tasks<LANE>(a, engine_sum{}, s);
+        break;
+    case TABLE_SUM_ADD:
+        packed_tasks<LANE>(a, engine_sum_add{s->rules.add}, s);
+        break;
+    case TABLE_8:
+        packed_tasks<LANE>(a, engine_shared<uint8_t>{at, shift, mask}, s);
+        break;
+    case TABLE_16:
+        packed_tasks<LANE>(a, engine_shared<uint16_t>{at, shift, mask}, s);
+        break;
+    case TABLE_32:
+        packed_tasks<LANE>(a, engine_shared<uint32_t>{at, shift, mask}, s);
+        break;
+    case TABLE_GLOBAL:
+        packed_tasks<LANE>(
+            a, engine_global{a.table, shift, mask, (uint32_t)a.row}, s);
+        break;
+    }
+}
+
+#endif
