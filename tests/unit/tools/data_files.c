@@ -45,6 +45,7 @@ TEST(test_idx)
     static const unsigned char two[16] = {0, 0, 8, 3, 0, 0, 0, 2,
                                           0, 0, 0, 2, 0, 0, 0, 2};
     static const unsigned char labels[10] = {0, 0, 8, 1, 0, 0, 0, 2, 0, 1};
+    static const unsigned char sixteen[24] = {0, 0, 8, 1, 0, 0, 0, 16};
     struct budget_result r;
 
     put_member(LABELS, "wb9", labels, 10, 0);
@@ -56,6 +57,20 @@ TEST(test_idx)
     put_member(IMAGES, "ab9", NULL, 0, 5);
     r = budget_measure(read_idx, test_folder);
     assert_int_equal(r.rc, 0);
+    /* 256 MiB of pictures whose labels are of another set, or cut off. */
+    put_member(IMAGES, "wb9", many, 16, (size_t)256 << 20);
+    r = budget_measure(read_idx, test_folder);
+    r.file = 0;
+    assert_int_equal(r.rc, INFER_EFORMAT);
+    assert_non_null(strstr(r.err.text, "not of one set"));
+    assert_true(budget_holds(&r));
+    put_member(LABELS, "wb9", sixteen, 23, 0);
+    r = budget_measure(read_idx, test_folder);
+    r.file = 0;
+    assert_int_equal(r.rc, INFER_EFORMAT);
+    assert_non_null(strstr(r.err.text, "cut off"));
+    assert_true(budget_holds(&r));
+    put_member(LABELS, "wb9", sixteen, 24, 0);
     /* One byte of 256 MiB is missing. */
     put_member(IMAGES, "wb9", many, 16, ((size_t)256 << 20) - 1);
     r = budget_measure(read_idx, test_folder);

@@ -58,50 +58,63 @@ static int parse(struct idx *x, const unsigned char *head, size_t bytes,
     return 0;
 }
 
-/* out->file is to be freed after an error too. */
-static int idx_read(const char *path, int rank, struct infer_error *err,
-                    struct idx *out)
+/* Sizes and bytes that the header tells of. */
+static int read_head(const char *path, int rank, struct infer_error *err,
+                     struct idx *out)
 {
     unsigned char head[4 + 4 * MAX_RANK];
-    const size_t begin = 4 + 4 * (size_t)rank;
     size_t bytes;
-    int rc;
+    const int rc =
+        data_read_head(path, 4 + 4 * (size_t)rank, err, head, &bytes);
 
-    memset(out, 0, sizeof(*out));
-    rc = data_read_head(path, begin, err, head, &bytes);
-    if (rc == 0)
-        rc = parse(out, head, bytes, rank, path, err);
-    if (rc == 0)
-        rc = data_read_file(path, out->bytes, out->bytes, err, &out->file,
-                            &bytes);
-    if (rc == 0 && bytes != out->bytes)
-        rc = error_set(err, INFER_EFORMAT,
-                       "%s: its header tells of %lld pictures or labels in "
-                       "%zu bytes, but it holds %zu: the file is cut off; "
-                       "fetch it again",
-                       path, (long long)out->dim[0], out->bytes, bytes);
-    if (rc == 0)
-        out->data = out->file + begin;
-    return rc;
+    return rc < 0 ? rc : parse(out, head, bytes, rank, path, err);
 }
 
-static int join(const struct idx *images, const struct idx *labels,
-                const char *images_path, const char *labels_path,
-                struct infer_error *err, struct data_set *out)
+/* x->file is to be freed after an error too. */
+static int read_body(const char *path, int rank, struct infer_error *err,
+                     struct idx *x)
 {
-    const int64_t count = images->dim[0];
+    size_t bytes;
+    const int rc =
+        data_read_file(path, x->bytes, x->bytes, err, &x->file, &bytes);
 
-    if (count != labels->dim[0])
+    if (rc < 0)
+        return rc;
+    if (bytes != x->bytes)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: its header tells of %lld pictures or labels in "
+                         "%zu bytes, but it holds %zu: the file is cut off; "
+                         "fetch it again",
+                         path, (long long)x->dim[0], x->bytes, bytes);
+    x->data = x->file + 4 + 4 * (size_t)rank;
+    return 0;
+}
+
+/* Whether the headers fit each other. */
+static int check_pair(const struct idx *images, const struct idx *labels,
+                      const char *images_path, const char *labels_path,
+                      struct infer_error *err)
+{
+    if (images->dim[0] != labels->dim[0])
         return error_set(err, INFER_EFORMAT,
                          "%s holds %lld labels, but %s holds %lld pictures: "
                          "they are not of one set",
                          labels_path, (long long)labels->dim[0], images_path,
-                         (long long)count);
+                         (long long)images->dim[0]);
     if (images->dim[1] < 1 || images->dim[2] < 1 || images->dim[1] > 16384 ||
         images->dim[2] > 16384)
         return error_set(err, INFER_EFORMAT, "%s: pictures of %lld x %lld",
                          images_path, (long long)images->dim[2],
                          (long long)images->dim[1]);
+    return 0;
+}
+
+static int join(const struct idx *images, const struct idx *labels,
+                const char *images_path, struct infer_error *err,
+                struct data_set *out)
+{
+    const int64_t count = images->dim[0];
+
     out->count = count;
     out->channels = 1;
     out->height = (int)images->dim[1];
@@ -137,11 +150,18 @@ int data_open_idx(const char *path, enum data_part part,
         rc = error_set(err, INFER_EIO, "%s: %s is not beside it", labels,
                        names[part][0]);
     if (rc == 0 && images) {
-        rc = idx_read(images, 3, err, &x);
+        /* The pictures last: few bytes of gzip may hold many. */
+        rc = read_head(images, 3, err, &x);
         if (rc == 0)
-            rc = idx_read(labels, 1, err, &y);
+            rc = read_head(labels, 1, err, &y);
         if (rc == 0)
-            rc = join(&x, &y, images, labels, err, out);
+            rc = check_pair(&x, &y, images, labels, err);
+        if (rc == 0)
+            rc = read_body(labels, 1, err, &y);
+        if (rc == 0)
+            rc = read_body(images, 3, err, &x);
+        if (rc == 0)
+            rc = join(&x, &y, images, err, out);
     }
     free(x.file);
     free(y.file);
