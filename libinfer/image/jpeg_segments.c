@@ -15,7 +15,11 @@
 #include "kernels/base/error.h"
 
 /* A progressive picture of more scans than this costs more than it shows. */
-#define MAX_SCANS      100
+#define MAX_SCANS 100
+/* libjpeg keeps the segments that may be EXIF in a list, and walks it for each:
+ * 100,000 of 4 bytes took 12 s.  A picture has a few; extended XMP of 256 MiB
+ * has as many as this. */
+#define MAX_KEPT       4096
 #define MAX_COMPONENTS 10 /* libjpeg's limit; a frame declares up to 255 */
 
 enum marker {
@@ -31,7 +35,8 @@ enum marker {
     RST7 = 0xd7,
     SOI = 0xd8,
     EOI = 0xd9,
-    SOS = 0xda
+    SOS = 0xda,
+    APP1 = 0xe1
 };
 
 struct walk {
@@ -138,7 +143,7 @@ int jpeg_read_head(const unsigned char *data, size_t bytes,
     int marker;
 
     memset(out, 0, sizeof(*out));
-    for (;;) {
+    for (int kept = 0;;) {
         size_t length;
 
         marker = next_marker(&w);
@@ -157,6 +162,9 @@ int jpeg_read_head(const unsigned char *data, size_t bytes,
                              "JPEG: segment 0x%02x at byte %zu has a length of "
                              "%zu",
                              (unsigned)marker, w.at - 2, length);
+        if (marker == APP1 && ++kept > MAX_KEPT)
+            return error_set(err, INFER_EFORMAT,
+                             "JPEG: more than %d segments 0xe1", MAX_KEPT);
         if (is_frame(marker))
             read_frame(&w, marker, data + w.at + 2, length - 2, out);
         else if (marker == SOS)

@@ -78,6 +78,14 @@ static void jpeg_scans(FILE *f)
     budget_jpeg(f, 64, true, 98);
 }
 
+static void jpeg_kept(FILE *f)
+{
+    budget_put(f, "\xff\xd8", 2);
+    for (int i = 0; i < 4097; i++)
+        budget_put(f, "\xff\xe1\0\2", 4);
+    budget_put(f, "\xff\xd9", 2);
+}
+
 static void jpeg_work(FILE *f)
 {
     budget_jpeg(f, 8192, true, 97);
@@ -116,6 +124,7 @@ TEST(test_pictures)
         {"PNG, 2^26 pixels, cut", png_2e26_cut, "PNG: "},
         {"JPEG, no DC scan", jpeg_no_dc, "component 1 of 3 has no DC scan"},
         {"JPEG, 2^28 pixels", jpeg_2e28, "more than the 67108864 allowed"},
+        {"JPEG, 4097 segments 0xe1", jpeg_kept, "more than 4096 segments"},
         {"JPEG, 101 scans", jpeg_scans, "more than 100 scans"},
         {"JPEG, 100 scans of 2^26", jpeg_work, "100 scans of 8192 x 8192"},
         {"JPEG, 100 scans of 2^12", jpeg_sound, NULL},
