@@ -177,6 +177,18 @@ int aten_unsqueeze(struct onnx_import *im)
 }
 
 /* Axes that are not 1 stay. */
+/* Whether a dimension is the literal batch of 1 that is tried as a free one. */
+static bool drops_batch(struct onnx_import *im, struct pb_span x, int64_t axis)
+{
+    struct graph_type t;
+
+    if (!im->freed_batch || onnx_named_type(im, x, 0, &t) < 0)
+        return false;
+    axis += axis < 0 ? t.rank : 0;
+    return axis >= 0 && axis < t.rank && t.dim[axis] == 1 &&
+           aten_dim(im, x, (int)axis) < 0;
+}
+
 int aten_squeeze(struct onnx_import *im)
 {
     const struct pb_span x = aten_tensor(im, "self");
@@ -191,6 +203,9 @@ int aten_squeeze(struct onnx_import *im)
     for (int i = 0; i < n && im->rc == 0; i++)
         if (aten_dim(im, x, (int)axis[i]) == 1)
             kept[k++] = axis[i];
+        else if (drops_batch(im, x, axis[i]))
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "the batch of 1 is dropped");
     if (k == 0)
         return aten_same(im, 0, x);
     return ATEN_LAST(im, "Squeeze", NULL, x, aten_list(im, k, kept));

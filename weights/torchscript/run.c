@@ -81,6 +81,7 @@ static int special(struct ts_run *r, struct ts_frame *f,
                    const struct ts_node *call, struct ts_value *out)
 {
     const struct pb_span name = call->kid[0]->text;
+    enum infer_dtype dtype;
     struct ts_value x;
     int rc;
 
@@ -97,6 +98,11 @@ static int special(struct ts_run *r, struct ts_frame *f,
     }
     if (call->n == 3 && pb_span_is(name, "isinstance")) {
         rc = ts_evaluate(r, f, call->kid[1], &x);
+        if (rc == 0 && x.kind == TSV_NUMBER &&
+            (rc = ts_dtype(r, &x, &dtype)) == 0)
+            x.kind = aten_is_float(dtype)  ? TSV_FLOAT
+                     : dtype == INFER_BOOL ? TSV_BOOL
+                                           : TSV_INT;
         *out = ts_bool(rc == 0 && is_of(&x, call->kid[2]));
         return rc < 0 ? rc : 1;
     }

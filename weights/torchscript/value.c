@@ -139,8 +139,12 @@ int ts_equal(struct ts_run *r, const struct ts_value *a,
         rc = ts_tell1(r, "eq", 2, pair, &answer);
         return rc < 0 ? rc : ts_truth(r, &answer, NULL, out);
     }
-    if (a->kind != b->kind)
+    if (a->kind != b->kind && a->kind != TSV_OTHER && b->kind != TSV_OTHER &&
+        !ts_is_value(a) && !ts_is_value(b))
         return 0;
+    if (a->kind != b->kind)
+        return ts_fail(r, INFER_EUNSUPPORTED,
+                       "whether two such values are equal is not known");
     if (a->kind == TSV_TEXT || a->kind == TSV_NAMED)
         *out = same_text(a->text, b->text);
     else if (a->kind == TSV_NONE || a->kind == TSV_DEVICE)

@@ -227,6 +227,11 @@ TEST(test_values)
     gives(CLASS("    y = torch.view(x, [torch.size(x, 0), 2, 2])\n"
                 "    return torch.view(y, [int(torch.size(y, 0)), -1])\n"),
           1, 0);
+    /* A size that is free is an integer, too. */
+    gives(CLASS("    if isinstance(torch.size(x, 0), int):\n"
+                "      y = torch.mul(x, 2)\n    else:\n      y = x\n"
+                "    return y\n"),
+          2, 0);
     gives(CLASS("    a, b, = torch.chunk(x, 2, 1)\n"
                 "    return torch.cat([a, b], 1)\n"),
           1, 0);
@@ -275,6 +280,11 @@ TEST(test_refused)
     refused(CLASS("    ops.prim.RaiseException(\"bad input\")\n"
                   "    return x\n"),
             ":8: the program raises 'bad input'");
+    /* A text that is not known is equal to none. */
+    refused(CLASS("    t = torch.format(\"{:x}\", 3)\n"
+                  "    if torch.eq(t, \"3\"):\n      pass\n"
+                  "    else:\n      pass\n    return x\n"),
+            ":9: whether two such values are equal is not known");
     refused(CLASS("    return __torch__.nothing(x, )\n"),
             "the archive has no '__torch__.nothing'");
     refused(CLASS("    return CONSTANTS.c0\n"), "no constant 'c0'");
