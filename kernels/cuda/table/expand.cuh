@@ -91,12 +91,16 @@ static __global__ void __launch_bounds__(EXPAND_THREADS)
 static __device__ __forceinline__ uint32_t expand_pair(uint32_t f, uint32_t x0,
                                                        uint32_t x1)
 {
+#if __CUDA_ARCH__ >= 800
     /* Sign and exponent of a BF16; subnormal operands are zero. */
     const uint32_t p = __byte_perm(x0, x1, 0x7632) & 0xff80ff80u;
     const __nv_bfloat162 v =
         __hmul2(*(const __nv_bfloat162 *)&f, *(const __nv_bfloat162 *)&p);
 
     return *(const uint32_t *)&v;
+#else /* the rows are for 9.0 */
+    return f & x0 & x1;
+#endif
 }
 
 /* Where the row of vector i begins, and the vector's number in it. */

@@ -186,29 +186,36 @@ template <int LANE> struct packed_shared {
     struct table_rules rules;
 };
 
+/* cp.async, which other targets than the plan's (compute capability 8.0 and up)
+ * do not have. */
+#if __CUDA_ARCH__ >= 800
+#define PACKED_ASM(...) asm volatile(__VA_ARGS__)
+#else
+#define PACKED_ASM(...)
+#endif
+
 static __device__ __forceinline__ void packed_copy_4(uint32_t to,
                                                      const void *from)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from)
-                 : "memory");
+    PACKED_ASM("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from)
+               : "memory");
 }
 
 static __device__ __forceinline__ void packed_copy_16(uint32_t to,
                                                       const void *from)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to),
-                 "l"(from)
-                 : "memory");
+    PACKED_ASM("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from)
+               : "memory");
 }
 
 static __device__ __forceinline__ void packed_commit(void)
 {
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    PACKED_ASM("cp.async.commit_group;" ::: "memory");
 }
 
 template <int PENDING> static __device__ __forceinline__ void packed_wait(void)
 {
-    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+    PACKED_ASM("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
 /* A tile's part of a task. */
