@@ -10,8 +10,9 @@
 #include "kernels/base/error.h"
 #include "kernels/unary.h"
 
-/* Padding adds at most a quarter of the elements. */
-#define MOST_GROWTH 0.25
+/* Padding adds at most a third of the elements: 18 channels in 24 take 0.87 of
+ * the time (3x3 of 56x56, batch 64, H100). */
+#define MOST_GROWTH 0.334
 /* Values of a set, a sum and its terms, that are padded for a wider sum. */
 #define FEW 3
 
