@@ -78,6 +78,13 @@ static const struct window_case conv_cases[] = {
     {3, 16, 4, 3, 16, 5, 5, 2, {4, 3, 4, 4}, 1, 16},
     {1, 24, 31, 33, 24, 5, 5, 1, {2, 2, 2, 2}, 1, 24},
     {1, 8, 3, 131, 8, 3, 3, 1, {1, 1, 1, 1}, 1, 8},
+    /* Groups in eights: of 16, 32 and 64 channels, one that is no whole tile,
+     * and tiles that run on from image to image. */
+    {3, 64, 13, 9, 64, 3, 3, 1, {1, 1, 1, 1}, 1, 4},
+    {2, 96, 11, 14, 96, 3, 3, 2, {1, 1, 1, 1}, 1, 3},
+    {2, 128, 9, 7, 256, 3, 3, 1, {1, 1, 1, 1}, 1, 2},
+    {5, 144, 7, 7, 48, 3, 3, 1, {1, 1, 1, 1}, 1, 2},
+    {2, 336, 6, 7, 336, 3, 3, 2, {1, 1, 1, 1}, 1, 2},
     {1, 8, 5, 260, 8, 5, 5, 2, {1, 2, 2, 1}, 1, 8},
     {2, 960, 7, 7, 960, 3, 3, 1, {1, 1, 1, 1}, 1, 960},
     /* MobileNet-v2, ResNet-50: the stem, a block, its ends. */
@@ -398,6 +405,35 @@ static void halving_shape(struct shape *s, struct rng *r)
     }
 }
 
+/* Groups of channels in eights, often of 16, 32 or 64. */
+static void grouped_shape(struct shape *s, struct rng *r)
+{
+    const int groups = (int)rng_range(r, 2, 5);
+
+    plain_windows(s, rng_chance(r, 70) ? 3 : rng_chance(r, 50) ? 1 : 5);
+    s->groups = groups;
+    s->c = groups * (rng_chance(r, 50) ? 16 << rng_range(r, 0, 2)
+                                       : 8 * rng_range(r, 1, 18));
+    s->k = rng_chance(r, 60) ? s->c
+                             : groups * 8 *
+                                   (rng_chance(r, 70) ? rng_range(r, 1, 9)
+                                                      : rng_range(r, 10, 26));
+    const int stride = rng_chance(r, 70) ? 1 : 2;
+    for (int i = 0; i < 2; i++) {
+        s->stride[i] = stride;
+        s->in[i] = s->window[i] + rng_range(r, 0, 14);
+        if (rng_chance(r, 20)) {
+            s->begin[i] = (int)rng_range(r, 0, s->window[i] - 1);
+            s->end[i] = (int)rng_range(r, 0, s->window[i] - 1);
+        }
+    }
+    if (rng_chance(r, 10))
+        s->dilation[0] = s->dilation[1] = 2;
+    for (int i = 0; i < 2; i++)
+        if (s->in[i] <= s->dilation[i] * (s->window[i] - 1))
+            s->in[i] = s->dilation[i] * (s->window[i] - 1) + 1;
+}
+
 /* What rows were made for and chance would hardly find. */
 static bool special_shape(struct shape *s, struct rng *r)
 {
@@ -415,7 +451,9 @@ static bool special_shape(struct shape *s, struct rng *r)
         pixel_shape(s, r);
     else if (which < 35)
         depthwise_shape(s, r);
-    return which < 35;
+    else if (which < 40)
+        grouped_shape(s, r);
+    return which < 40;
 }
 
 /* A window that is the whole image. */

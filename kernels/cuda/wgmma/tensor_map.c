@@ -3,6 +3,7 @@
 #include "kernels/cuda/wgmma/tensor_map.h"
 
 #include "kernels/cuda/cuda_rt.h"
+#include "kernels/cuda/wgmma/tensor_map_groups.h"
 
 typedef CUresult (*encode_tiled)(CUtensorMap *, CUtensorMapDataType, cuuint32_t,
                                  void *, const cuuint64_t *, const cuuint64_t *,
@@ -155,25 +156,74 @@ static int64_t upper_corner(int extent, int outputs, int stride, int pad)
     return (int64_t)(outputs - 1) * stride + 1 - extent - (int64_t)pad;
 }
 
-/* Of one axis: corners have 8 bits, offsets in the window are below 256,
- * strides up to 8. */
-static bool axis_fits(int extent, int outputs, int window, int stride,
-                      int dilation, int pad)
+/* What a map holds of one axis: corners from -corner to corner - 1, offsets in
+ * the window up to `offset`.  Strides are up to 8. */
+struct axis_limits {
+    int corner, offset;
+};
+
+/* Of maps of four dimensions and of five. */
+static const struct axis_limits four = {128, 255}, five = {16, 31};
+
+static bool axis_fits(const struct axis_limits *most, int extent, int outputs,
+                      int window, int stride, int dilation, int pad)
 {
     const int64_t upper = upper_corner(extent, outputs, stride, pad);
 
-    return (int64_t)(window - 1) * dilation <= 255 && stride <= 8 &&
-           pad >= -127 && pad <= 128 && upper >= -128 && upper <= 127;
+    return (int64_t)(window - 1) * dilation <= most->offset && stride <= 8 &&
+           pad > -most->corner && pad <= most->corner &&
+           upper >= -most->corner && upper < most->corner;
+}
+
+static int check_axes(const struct conv_geometry *g,
+                      const struct axis_limits *most, struct infer_error *why)
+{
+    if (axis_fits(most, g->h, g->p, g->r, g->stride_h, g->dilation_h,
+                  g->pad_top) &&
+        axis_fits(most, g->w, g->q, g->s, g->stride_w, g->dilation_w,
+                  g->pad_left))
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "window, stride or pads are too large for TMA");
 }
 
 int tensor_map_check_im2col(const struct conv_geometry *g,
                             struct infer_error *why)
 {
-    if (axis_fits(g->h, g->p, g->r, g->stride_h, g->dilation_h, g->pad_top) &&
-        axis_fits(g->w, g->q, g->s, g->stride_w, g->dilation_w, g->pad_left))
-        return 0;
-    return error_set(why, INFER_EUNSUPPORTED,
-                     "window, stride or pads are too large for TMA");
+    return check_axes(g, &four, why);
+}
+
+int tensor_map_check_groups(const struct conv_geometry *g,
+                            struct infer_error *why)
+{
+    return check_axes(g, &five, why);
+}
+
+/* An im2col map of four or five dimensions. */
+static int encode_windows(CUtensorMap *out, enum tensor_map_type type, int rank,
+                          const void *base, const cuuint64_t *size,
+                          const cuuint64_t *stride,
+                          const struct conv_geometry *g, int pixels,
+                          struct infer_error *err)
+{
+    const int lower[3] = {-g->pad_left, -g->pad_top, 0};
+    const int upper[3] = {
+        (int)upper_corner(g->w, g->q, g->stride_w, g->pad_left),
+        (int)upper_corner(g->h, g->p, g->stride_h, g->pad_top), 0};
+    const cuuint32_t step[5] = {1, (cuuint32_t)g->stride_w,
+                                (cuuint32_t)g->stride_h, 1, 1};
+    encode_im2col encode;
+    const int rc = find("cuTensorMapEncodeIm2col", &encode, err);
+
+    if (rc < 0)
+        return rc;
+    return result(
+        encode(out, element(type), (cuuint32_t)rank, (void *)(uintptr_t)base,
+               size, stride, lower, upper, (cuuint32_t)(ROW / bytes_of(type)),
+               (cuuint32_t)pixels, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "cuTensorMapEncodeIm2col", err);
 }
 
 /* Dimensions are C, W, H, N; corners W, H. The base pixel of a window runs from
@@ -183,28 +233,43 @@ int tensor_map_im2col(CUtensorMap *out, enum tensor_map_type type,
                       const void *base, const struct conv_geometry *g,
                       int pixels, struct infer_error *err)
 {
-    const cuuint64_t bytes = bytes_of(type);
     const cuuint64_t size[4] = {(cuuint64_t)g->c, (cuuint64_t)g->w,
                                 (cuuint64_t)g->h, (cuuint64_t)g->n};
-    const cuuint64_t pixel = (cuuint64_t)g->x_pitch * bytes;
+    const cuuint64_t pixel = (cuuint64_t)g->x_pitch * bytes_of(type);
     const cuuint64_t stride[3] = {pixel, pixel * size[1],
                                   pixel * size[1] * size[2]};
-    const int lower[2] = {-g->pad_left, -g->pad_top};
-    const int upper[2] = {
-        (int)upper_corner(g->w, g->q, g->stride_w, g->pad_left),
-        (int)upper_corner(g->h, g->p, g->stride_h, g->pad_top)};
-    const cuuint32_t step[4] = {1, (cuuint32_t)g->stride_w,
-                                (cuuint32_t)g->stride_h, 1};
-    encode_im2col encode;
-    const int rc = find("cuTensorMapEncodeIm2col", &encode, err);
 
-    if (rc < 0)
-        return rc;
-    return result(
-        encode(out, element(type), 4, (void *)(uintptr_t)base, size, stride,
-               lower, upper, (cuuint32_t)(ROW / bytes), (cuuint32_t)pixels,
-               step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-        "cuTensorMapEncodeIm2col", err);
+    return encode_windows(out, type, 4, base, size, stride, g, pixels, err);
+}
+
+/* N is a spatial dimension without windows here, so that pixels run on from
+ * image to image, and groups are what N is elsewhere. */
+int tensor_map_im2col_groups(CUtensorMap *out, enum tensor_map_type type,
+                             const void *base, const struct conv_geometry *g,
+                             int pixels, struct infer_error *err)
+{
+    const cuuint64_t size[5] = {(cuuint64_t)g->cg, (cuuint64_t)g->w,
+                                (cuuint64_t)g->h, (cuuint64_t)g->n,
+                                (cuuint64_t)g->groups};
+    const cuuint64_t pixel = (cuuint64_t)g->x_pitch * bytes_of(type);
+    const cuuint64_t stride[4] = {pixel, pixel * size[1],
+                                  pixel * size[1] * size[2],
+                                  size[0] * bytes_of(type)};
+
+    return encode_windows(out, type, 5, base, size, stride, g, pixels, err);
+}
+
+int tensor_map_output_groups(CUtensorMap *out, enum tensor_map_type type,
+                             const void *base, const struct conv_geometry *g,
+                             int64_t pitch, int pixels, struct infer_error *err)
+{
+    const cuuint64_t bytes = bytes_of(type);
+    const cuuint64_t size[3] = {(cuuint64_t)g->kg, (cuuint64_t)g->groups,
+                                (cuuint64_t)g->m};
+    const cuuint64_t stride[2] = {size[0] * bytes, (cuuint64_t)pitch * bytes};
+    const cuuint32_t box[3] = {(cuuint32_t)(ROW / bytes), 1,
+                               (cuuint32_t)pixels};
+
+    return encode_boxes(out, element(type), 3, base, size, stride, box,
+                        CU_TENSOR_MAP_SWIZZLE_128B, err);
 }
