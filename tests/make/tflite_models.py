@@ -261,6 +261,20 @@ def selection():
                   most * per_box)
 
 
+def volumes():
+    """Convolutions of volumes, as Keras' layers become them."""
+    keras = tf.keras
+    x = keras.Input((4, 7, 5, 2))
+    y = keras.layers.Conv3D(3, (2, 3, 2), strides=(1, 2, 1), padding="same",
+                            activation="relu", bias_initializer="normal")(x)
+    z = [keras.layers.Conv3DTranspose(2, (3, 2, 3), strides=(2, 1, 2),
+                                      padding="same",
+                                      bias_initializer="normal")(y),
+         keras.layers.Conv3DTranspose(2, 2, use_bias=False)(y)]
+    write("volumes", tf.lite.TFLiteConverter.from_keras_model(
+        keras.Model(x, z)).convert(), [f32(1, 4, 7, 5, 2)])
+
+
 def detection(name, text, anchors, n):
     @tf.function(experimental_implements=text.replace("\n", " "))
     def end(boxes, scores, anchors):
@@ -331,7 +345,7 @@ if SEEDS:
             os.remove(os.path.join(FOLDER, name))
 else:
     only = [a[7:] for a in sys.argv if a.startswith("--part=")]
-    for part in (networks, quantised, operators, selection):
+    for part in (networks, quantised, operators, selection, volumes):
         if not only or part.__name__ in only:
             part()
     if "--applications" in sys.argv:

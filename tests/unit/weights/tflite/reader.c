@@ -799,7 +799,7 @@ TEST(test_selection)
     static const char *const names[] = {
         "detection5.tflite",    "detection60.tflite", "top_k_at.tflite",
         "cumsumreverse.tflite", "one_hot1.tflite",    "gather_nd2.tflite",
-        "b2s.tflite",           "any.tflite"};
+        "b2s.tflite",           "any.tflite",         "volumes.tflite"};
 
     for (size_t i = 0; i < COUNT(names); i++)
         assert_true(check_made(SOURCE_DIR "/tests/data/tflite", names[i]));
