@@ -108,10 +108,14 @@ enum infer_dtype {
     INFER_U16,
     INFER_U8,
     INFER_BOOL, /* one byte, 0 or 1 */
+    /* 8 bits: sign, 4 of exponent, 3 of fraction; finite but for NaN (0x7f and
+     * 0xff), largest 448, least 2^-9: e4m3fn of OCP, ONNX and PyTorch. */
+    INFER_F8E4M3,
     INFER_DTYPE_COUNT
 };
 
-/* Returns the name that safetensors uses ("F32", "BF16", ...), or "none". */
+/* Returns the name that safetensors uses ("F32", "BF16", "F8_E4M3", ...), or
+ * "none". */
 const char *infer_dtype_name(enum infer_dtype dtype);
 
 /* Returns the bytes of one element; 0 for INFER_NONE and unknown values. */

@@ -34,7 +34,8 @@ struct infer_dlpack_tensor {
     void *data;
     int32_t device_type, device_id;
     int32_t ndim;
-    uint8_t code, bits; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool */
+    uint8_t code, bits; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10
+                         * float8_e4m3fn */
     uint16_t lanes;
     int64_t *shape;
     int64_t *strides; /* in elements; NULL: dense, row-major */

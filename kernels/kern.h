@@ -533,14 +533,18 @@ enum {
     KERN_TF32 = 1u << 3,     /* rounds F32 factors to TF32: allow_tf32 only */
     KERN_BASELINE = 1u << 4, /* for comparison: plans of inference take it
                               * where no other row can be taken */
-    KERN_ROUNDS_BIAS = 1u << 5,  /* the bias, to the type of the output */
-    KERN_BN_STATS = 1u << 6,     /* knows partial statistics (bn_stats.h) */
-    KERN_INPUT_SCALE = 1u << 7,  /* knows a scale of its input
-                                  * (input_scale.h) */
-    KERN_QUANT = 1u << 8,        /* for integers of 8 bits (quant.h) */
-    KERN_PRODUCT_TABLE = 1u << 9 /* multiplies with a table of products
-                                  * (problem.h), if it is there */
+    KERN_ROUNDS_BIAS = 1u << 5,   /* the bias, to the type of the output */
+    KERN_BN_STATS = 1u << 6,      /* knows partial statistics (bn_stats.h) */
+    KERN_INPUT_SCALE = 1u << 7,   /* knows a scale of its input
+                                   * (input_scale.h) */
+    KERN_QUANT = 1u << 8,         /* for 8 bits with scales (quant.h) */
+    KERN_PRODUCT_TABLE = 1u << 9, /* multiplies with a table of products
+                                   * (problem.h), if it is there */
+    KERN_SHORT_SUMS = 1u << 10    /* parts of KERN_SHORT_TERMS products at most
+                                   * are summed in fewer bits than acc has */
 };
+
+#define KERN_SHORT_TERMS 128
 
 struct kern_row;
 

@@ -11,7 +11,14 @@
 #include "kernels/kern.h"
 
 /* DLDataTypeCode */
-enum { CODE_INT, CODE_UINT, CODE_FLOAT, CODE_BFLOAT = 4, CODE_BOOL = 6 };
+enum {
+    CODE_INT,
+    CODE_UINT,
+    CODE_FLOAT,
+    CODE_BFLOAT = 4,
+    CODE_BOOL = 6,
+    CODE_FLOAT8_E4M3FN = 10 /* of version 1.1 */
+};
 
 static const struct {
     enum infer_dtype dtype;
@@ -23,7 +30,7 @@ static const struct {
     {INFER_I16, CODE_INT, 16},   {INFER_I8, CODE_INT, 8},
     {INFER_U64, CODE_UINT, 64},  {INFER_U32, CODE_UINT, 32},
     {INFER_U16, CODE_UINT, 16},  {INFER_U8, CODE_UINT, 8},
-    {INFER_BOOL, CODE_BOOL, 8},
+    {INFER_BOOL, CODE_BOOL, 8},  {INFER_F8E4M3, CODE_FLOAT8_E4M3FN, 8},
 };
 
 #define N_TYPES (sizeof types / sizeof types[0])

@@ -12,13 +12,14 @@
 #include "tools/cli.h"
 #include "weights/weights.h"
 
-/* NumPy has no bfloat16: it is written as float32. */
+/* NumPy has no bfloat16 and no floats of 8 bits: they are written as float32.
+ */
 static const char *const descr[INFER_DTYPE_COUNT] = {
-    [INFER_F64] = "<f8",  [INFER_F32] = "<f4", [INFER_F16] = "<f2",
-    [INFER_BF16] = "<f4", [INFER_I64] = "<i8", [INFER_I32] = "<i4",
-    [INFER_I16] = "<i2",  [INFER_I8] = "|i1",  [INFER_U64] = "<u8",
-    [INFER_U32] = "<u4",  [INFER_U16] = "<u2", [INFER_U8] = "|u1",
-    [INFER_BOOL] = "|b1"};
+    [INFER_F64] = "<f8",  [INFER_F32] = "<f4",   [INFER_F16] = "<f2",
+    [INFER_BF16] = "<f4", [INFER_I64] = "<i8",   [INFER_I32] = "<i4",
+    [INFER_I16] = "<i2",  [INFER_I8] = "|i1",    [INFER_U64] = "<u8",
+    [INFER_U32] = "<u4",  [INFER_U16] = "<u2",   [INFER_U8] = "|u1",
+    [INFER_BOOL] = "|b1", [INFER_F8E4M3] = "<f4"};
 
 /* The header, padded so that the data starts at a multiple of 64. */
 static size_t format_header(const struct infer_array *a, unsigned char *out,
@@ -55,13 +56,13 @@ int npy_write(const char *path, const struct infer_array *array,
     float *wide = NULL;
     int rc;
 
-    if (array->dtype == INFER_BF16) {
-        const size_t n = array->bytes / 2;
+    if (array->dtype == INFER_BF16 || array->dtype == INFER_F8E4M3) {
+        const size_t n = array->bytes / infer_dtype_size(array->dtype);
 
         wide = malloc(n > 0 ? n * sizeof(*wide) : 1);
         if (wide == NULL)
             return error_set(err, INFER_EMEMORY, "out of memory");
-        scalar_convert(INFER_BF16, array->data, INFER_F32, wide, n);
+        scalar_convert(array->dtype, array->data, INFER_F32, wide, n);
         part[1] = (struct file_part){wide, n * sizeof(*wide)};
     }
     rc = cli_write_file(path, part, 2, err);

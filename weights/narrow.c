@@ -34,7 +34,7 @@ enum infer_dtype narrow_dtype(int64_t data_type)
 {
     const struct narrow *t = find(data_type);
 
-    return t ? t->dtype : INFER_NONE;
+    return t && data_type != NARROW_FLOAT8E4M3FN ? t->dtype : INFER_NONE;
 }
 
 size_t narrow_bytes(int64_t data_type, int64_t count)

@@ -4,6 +4,7 @@
  *
  * They hold quantised weights.  Nothing computes in these types here: integers
  * are kept as I8 or U8, floats as F32, with the values that they stand for.
+ * FLOAT8E4M3FN is INFER_F8E4M3, and here for its layout alone.
  */
 #ifndef WEIGHTS_NARROW_H
 #define WEIGHTS_NARROW_H

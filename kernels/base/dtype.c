@@ -8,13 +8,14 @@ static const struct {
     const char *name;
     size_t bytes;
 } dtypes[INFER_DTYPE_COUNT] = {
-    [INFER_NONE] = {"none", 0}, [INFER_F64] = {"F64", 8},
-    [INFER_F32] = {"F32", 4},   [INFER_F16] = {"F16", 2},
-    [INFER_BF16] = {"BF16", 2}, [INFER_I64] = {"I64", 8},
-    [INFER_I32] = {"I32", 4},   [INFER_I16] = {"I16", 2},
-    [INFER_I8] = {"I8", 1},     [INFER_U64] = {"U64", 8},
-    [INFER_U32] = {"U32", 4},   [INFER_U16] = {"U16", 2},
-    [INFER_U8] = {"U8", 1},     [INFER_BOOL] = {"BOOL", 1},
+    [INFER_NONE] = {"none", 0},      [INFER_F64] = {"F64", 8},
+    [INFER_F32] = {"F32", 4},        [INFER_F16] = {"F16", 2},
+    [INFER_BF16] = {"BF16", 2},      [INFER_I64] = {"I64", 8},
+    [INFER_I32] = {"I32", 4},        [INFER_I16] = {"I16", 2},
+    [INFER_I8] = {"I8", 1},          [INFER_U64] = {"U64", 8},
+    [INFER_U32] = {"U32", 4},        [INFER_U16] = {"U16", 2},
+    [INFER_U8] = {"U8", 1},          [INFER_BOOL] = {"BOOL", 1},
+    [INFER_F8E4M3] = {"F8_E4M3", 1},
 };
 
 const char *infer_status_name(int code)

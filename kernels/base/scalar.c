@@ -79,6 +79,43 @@ uint16_t scalar_to_bf16(float value)
     return (uint16_t)(bits >> 16);
 }
 
+/* The eight fractions of one exponent, in units u. */
+#define EIGHT(u)                                                               \
+    8 * (u), 9 * (u), 10 * (u), 11 * (u), 12 * (u), 13 * (u), 14 * (u), 15 * (u)
+/* The codes 0 to 127, times s. */
+#define HALF_OF_F8E4M3(s)                                                      \
+    s 0.0f, s 1 * 0x1p-9f, s 2 * 0x1p-9f, s 3 * 0x1p-9f, s 4 * 0x1p-9f,        \
+        s 5 * 0x1p-9f, s 6 * 0x1p-9f, s 7 * 0x1p-9f, EIGHT(s 0x1p-9f),         \
+        EIGHT(s 0x1p-8f), EIGHT(s 0x1p-7f), EIGHT(s 0x1p-6f),                  \
+        EIGHT(s 0x1p-5f), EIGHT(s 0x1p-4f), EIGHT(s 0x1p-3f),                  \
+        EIGHT(s 0x1p-2f), EIGHT(s 0x1p-1f), EIGHT(s 0x1p0f), EIGHT(s 0x1p1f),  \
+        EIGHT(s 0x1p2f), EIGHT(s 0x1p3f), EIGHT(s 0x1p4f), s 256.0f, s 288.0f, \
+        s 320.0f, s 352.0f, s 384.0f, s 416.0f, s 448.0f, NAN
+
+const float scalar_f8e4m3[256] = {HALF_OF_F8E4M3(+), HALF_OF_F8E4M3(-)};
+
+uint8_t scalar_to_f8e4m3(float value)
+{
+    uint32_t bits = float_bits(value);
+    const uint8_t sign = (uint8_t)(bits >> 24 & 0x80);
+
+    bits &= 0x7fffffff;
+    if (bits > 0x7f800000)
+        return sign | 0x7f;
+    if (bits >= 0x43e00000) /* 448 */
+        return sign | 0x7e;
+    if (bits < 0x3c800000) { /* below 2^-6: subnormal or zero */
+        /* The last place of a number in 2^14 .. 2^15 is 2^-9. */
+        const float sum = bits_float(bits) + 0x1p14f;
+
+        return (uint8_t)(sign | (float_bits(sum) - float_bits(0x1p14f)));
+    }
+    /* Half of the last place of 20 that go, less one where the place that
+     * stays is even. */
+    bits += 0x7ffff + (bits >> 20 & 1);
+    return (uint8_t)(sign | ((bits >> 20) - (120 << 3)));
+}
+
 double scalar_load(enum infer_dtype dtype, const void *base, int64_t i)
 {
     switch (dtype) {
@@ -90,6 +127,8 @@ double scalar_load(enum infer_dtype dtype, const void *base, int64_t i)
         return scalar_from_f16(((const uint16_t *)base)[i]);
     case INFER_BF16:
         return scalar_from_bf16(((const uint16_t *)base)[i]);
+    case INFER_F8E4M3:
+        return scalar_f8e4m3[((const uint8_t *)base)[i]];
     case INFER_U64:
         return (double)((const uint64_t *)base)[i];
     case INFER_I64:
@@ -134,7 +173,8 @@ int64_t scalar_load_i64(enum infer_dtype dtype, const void *base, int64_t i)
     case INFER_F64:
     case INFER_F32:
     case INFER_F16:
-    case INFER_BF16: {
+    case INFER_BF16:
+    case INFER_F8E4M3: {
         double value = scalar_load(dtype, base, i);
 
         if (isnan(value))
@@ -164,6 +204,9 @@ void scalar_store(enum infer_dtype dtype, void *base, int64_t i, double value)
         break;
     case INFER_BF16:
         ((uint16_t *)base)[i] = scalar_to_bf16((float)value);
+        break;
+    case INFER_F8E4M3:
+        ((uint8_t *)base)[i] = scalar_to_f8e4m3((float)value);
         break;
     case INFER_BOOL:
         ((uint8_t *)base)[i] = value != 0;
@@ -229,6 +272,7 @@ void scalar_store_i64(enum infer_dtype dtype, void *base, int64_t i,
     case INFER_F32:
     case INFER_F16:
     case INFER_BF16:
+    case INFER_F8E4M3:
         scalar_store(dtype, base, i, (double)value);
         break;
     case INFER_NONE:
@@ -244,7 +288,7 @@ bool scalar_is_integer(enum infer_dtype dtype)
 
 bool scalar_is_float(enum infer_dtype dtype)
 {
-    return dtype >= INFER_F64 && dtype <= INFER_BF16;
+    return (dtype >= INFER_F64 && dtype <= INFER_BF16) || dtype == INFER_F8E4M3;
 }
 
 /* ---- whole arrays --------------------------------------------------- */

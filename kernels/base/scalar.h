@@ -15,6 +15,10 @@ float scalar_from_f16(uint16_t bits);
 uint16_t scalar_to_f16(float value);
 float scalar_from_bf16(uint16_t bits);
 uint16_t scalar_to_bf16(float value);
+/* e4m3fn (include/infer.h).  Values beyond 448, infinity too, become 448 of
+ * their sign; NaN stays NaN. */
+extern const float scalar_f8e4m3[256]; /* the value of each code */
+uint8_t scalar_to_f8e4m3(float value);
 
 /* Element i of a dense array.  Integers wider than 53 bits lose low bits as
  * double; use the _i64 forms for them.  Stores of values outside an integer

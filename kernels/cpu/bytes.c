@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs and lines of integers of 8 bits with scales. */
+/* Runs and lines of 8 bits with scales. */
 #include "config.h"
 
 #include "kernels/cpu/bytes.h"
@@ -25,6 +25,19 @@
 LOAD(load_i8, int8_t)
 LOAD(load_u8, uint8_t)
 
+CPU_CLONES static void load_f8(const uint8_t *restrict x, int64_t step,
+                               float scale, float *restrict v, int64_t n)
+{
+    if (step != 1) {
+        for (int64_t i = 0; i < n; i++)
+            v[i] = scalar_f8e4m3[x[i * step]] * scale;
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        v[i] = scalar_f8e4m3[x[i]] * scale;
+}
+
 void bytes_load(const struct bytes_scale *s, const void *x, int64_t step,
                 float *v, int64_t n)
 {
@@ -32,6 +45,8 @@ void bytes_load(const struct bytes_scale *s, const void *x, int64_t step,
         load_i8(x, step, s->scale, s->zero, v, n);
     else if (s->dtype == INFER_U8)
         load_u8(x, step, s->scale, s->zero, v, n);
+    else if (s->dtype == INFER_F8E4M3)
+        load_f8(x, step, s->scale, v, n);
     else if (step == 1)
         memcpy(v, x, (size_t)n * sizeof *v);
     else
@@ -59,26 +74,58 @@ CPU_CLONES static void store_bytes(const float *restrict v, float scale,
         y[i] = nearest(v[i], scale, low, high, zero);
 }
 
+/* scalar_to_f8e4m3() without branches: the limit, which no rounding exceeds,
+ * then both of its forms. */
+CPU_INLINE uint8_t nearest_f8(float v)
+{
+    const uint32_t bits = cpu_bits_of(v), size = bits & 0x7fffffff;
+    const uint32_t most = 0x43e00000; /* 448 */
+    const uint32_t a = size < most ? size : most;
+    const uint32_t normal = (a + 0x7ffff + (a >> 20 & 1)) >> 20;
+    const uint32_t tiny = cpu_bits_of(cpu_float_of(a) + 0x1p14f) & 0xff;
+    const uint32_t code = a < 0x3c800000 ? tiny : normal - (120 << 3);
+
+    return (uint8_t)((size > 0x7f800000 ? 0x7f : code) | (bits >> 24 & 0x80));
+}
+
+CPU_CLONES static void store_f8(const float *restrict v, float scale,
+                                uint8_t *restrict y, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = nearest_f8(v[i] / scale);
+}
+
+static void store_run(const struct bytes_scale *s, const float *v, uint8_t *y,
+                      int64_t n)
+{
+    float low, high;
+
+    quant_limits(s->dtype, s->zero, &low, &high);
+    if (s->dtype == INFER_F8E4M3)
+        store_f8(v, s->scale, y, n);
+    else
+        store_bytes(v, s->scale, low, high, s->zero, y, n);
+}
+
 void bytes_store(const struct bytes_scale *s, const float *v, void *y,
                  int64_t step, int64_t n)
 {
     uint8_t part[BYTES_RUN];
-    float low, high;
 
     if (s->dtype == INFER_F32) {
         for (int64_t i = 0; i < n; i++)
             ((float *)y)[i * step] = v[i];
         return;
     }
-    quant_limits(s->dtype, s->zero, &low, &high);
     if (step == 1) {
-        store_bytes(v, s->scale, low, high, s->zero, y, n);
+        store_run(s, v, y, n);
         return;
     }
     for (int64_t i = 0; i < n; i += BYTES_RUN) {
         const int64_t m = n - i < BYTES_RUN ? n - i : BYTES_RUN;
 
-        store_bytes(v + i, s->scale, low, high, s->zero, part, m);
+        store_run(s, v + i, part, m);
         for (int64_t j = 0; j < m; j++)
             ((uint8_t *)y)[(i + j) * step] = part[j];
     }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Integers of 8 bits with scales (kernels/quant/quant.h) in plain C: runs of
+/* 8 bits with scales (kernels/quant/quant.h) in plain C: runs of
  * elements, and the lines of tensors that they lie in. */
 #ifndef KERNELS_CPU_BYTES_H
 #define KERNELS_CPU_BYTES_H
 
+#include "kernels/base/scalar.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/quant/quant.h"
 

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "kernels/cuda/cuda_rt.h"
+#include "kernels/cuda/float8.cuh"
 
 /* ---- conversions --------------------------------------------------- */
 
@@ -122,6 +123,8 @@ static __device__ __forceinline__ double load_any(enum infer_dtype t,
         return ((const uint8_t *)p)[i];
     case INFER_BOOL:
         return ((const uint8_t *)p)[i] != 0;
+    case INFER_F8E4M3:
+        return float8_value(((const uint8_t *)p)[i]);
     }
     return 0;
 }
@@ -174,6 +177,9 @@ static __device__ __forceinline__ void store_any(enum infer_dtype t, void *p,
         break;
     case INFER_BOOL:
         ((uint8_t *)p)[i] = v != 0;
+        break;
+    case INFER_F8E4M3:
+        ((uint8_t *)p)[i] = (uint8_t)float8_code((float)v);
         break;
     }
 }

@@ -118,7 +118,7 @@ static inline int check_count(const struct kern_problem *p,
 
 static inline bool is_integer(enum infer_dtype t)
 {
-    return t >= INFER_I64;
+    return t >= INFER_I64 && t <= INFER_BOOL;
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of problems on integers of 8 bits (kernels/quant/quant.h). */
+/* Checks of problems on 8 bits (kernels/quant/quant.h). */
 #include "kernels/check/problem_check.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "kernels/input_scale.h"
 #include "kernels/quant/quant.h"
 
-/* The scale and zero point of a tensor, if it is I8 or U8. */
+/* The scale and zero point of a tensor, if it is of 8 bits. */
 static int check_scale(const struct kern_problem *p, const char *what,
                        const struct kern_tensor *t, float scale, int zero,
                        struct infer_error *why)
@@ -23,23 +23,45 @@ static int check_scale(const struct kern_problem *p, const char *what,
     if (!isfinite(scale) || !(scale > 0) || !isfinite(1 / scale))
         return REFUSE(p, why, "the scale %g of %s is no positive number",
                       (double)scale, what);
+    if (t->dtype == INFER_F8E4M3 && zero != 0)
+        return REFUSE(p, why,
+                      "the zero point %d of %s is not 0, F8_E4M3 has none",
+                      zero, what);
     if (zero < (int)low || zero > (int)high)
         return REFUSE(p, why, "the zero point %d of %s is no %s", zero, what,
                       infer_dtype_name(t->dtype));
     return 0;
 }
 
+/* Beside a tensor of integers none of F8E4M3, and the other way round. */
+static int check_kind(const struct kern_problem *p, const struct kern_tensor *a,
+                      const struct kern_tensor *b, struct infer_error *why)
+{
+    if (!b || !quant_is_byte(a->dtype) || !quant_is_byte(b->dtype) ||
+        quant_is_integer(a->dtype) == quant_is_integer(b->dtype))
+        return 0;
+    return REFUSE(p, why, "%s and %s in one step", infer_dtype_name(a->dtype),
+                  infer_dtype_name(b->dtype));
+}
+
 static int check_types(const struct kern_problem *p, struct infer_error *why)
 {
     const struct kern_tensor *r = kern_problem_in(p, 3), *y = &p->out[0];
     const struct kern_tensor *bias = kern_problem_in(p, 2);
+    int rc;
 
-    if (!quant_is_byte(p->in[0].dtype) || p->in[1].dtype != INFER_I8)
+    if (!quant_is_byte(p->in[0].dtype) ||
+        p->in[1].dtype != quant_weights_of(p->in[0].dtype))
         return REFUSE(p, why,
                       "scales of weights stand for inputs of I8 or U8 and "
-                      "weights of I8, found %s and %s",
+                      "weights of I8, or both of F8_E4M3, found %s and %s",
                       infer_dtype_name(p->in[0].dtype),
                       infer_dtype_name(p->in[1].dtype));
+    rc = check_kind(p, &p->in[0], y, why);
+    if (rc == 0)
+        rc = check_kind(p, &p->in[0], r, why);
+    if (rc < 0)
+        return rc;
     if (quant_of(p)->dtype != INFER_F32 || (bias && bias->dtype != INFER_F32))
         return REFUSE(p, why, "scales and bias of integers are F32");
     if ((!quant_is_byte(y->dtype) && !scalar_is_float(y->dtype)) ||
@@ -56,7 +78,9 @@ static int check_scaled_type(const struct kern_problem *p,
 {
     return quant_is_byte(t->dtype) || scalar_is_float(t->dtype)
                ? 0
-               : REFUSE(p, why, "scales stand for I8, U8 and floats, found %s",
+               : REFUSE(p, why,
+                        "scales stand for I8, U8, F8_E4M3 and floats, found "
+                        "%s",
                         infer_dtype_name(t->dtype));
 }
 
@@ -64,10 +88,25 @@ static int check_scaled_type(const struct kern_problem *p,
 static int check_errors(const struct kern_problem *p,
                         const struct kern_tensor *t, struct infer_error *why)
 {
+    if (t && p->in[0].dtype == INFER_F8E4M3)
+        return REFUSE(p, why, "products of F8_E4M3 have no table of errors");
     if (!t || (t->dtype == INFER_I32 && t->rank == 2 && t->dim[0] == 256 &&
                t->dim[1] == 256))
         return 0;
     return REFUSE(p, why, "the errors of a multiplier are no I32 of 256x256");
+}
+
+/* The scale of an output: of 8 bits, or of F64 for tests. */
+static int check_output(const struct kern_problem *p, struct infer_error *why)
+{
+    const struct kern_tensor *y = &p->out[0];
+
+    if (!quant_is_byte(y->dtype) && y->dtype != INFER_F64 &&
+        p->quant.y_scale != 0)
+        return REFUSE(p, why, "a scale of an output of %s",
+                      infer_dtype_name(y->dtype));
+    return check_scale(p, "the output", y, p->quant.y_scale, p->quant.y_zero,
+                       why);
 }
 
 /* A copy, pool or function of two arguments with scales. */
@@ -76,10 +115,15 @@ static int check_scaled(const struct kern_problem *p, struct infer_error *why)
     const struct kern_quant *q = &p->quant;
     int r = check_scaled_type(p, &p->out[0], why);
 
-    for (int i = 0; i < p->n_in && r == 0; i++)
+    for (int i = 0; i < p->n_in && r == 0; i++) {
         r = check_scaled_type(p, &p->in[i], why);
+        if (r == 0)
+            r = check_kind(p, &p->in[i], &p->out[0], why);
+        if (r == 0)
+            r = check_kind(p, &p->in[0], &p->in[i], why);
+    }
     if (r == 0 && p->op == KERN_POOL_FPROP && !quant_is_byte(p->in[0].dtype))
-        return REFUSE(p, why, "pooling with scales takes I8 and U8");
+        return REFUSE(p, why, "pooling with scales takes I8, U8 and F8_E4M3");
     if (r == 0 && p->op == KERN_BINARY && kern_problem_in(p, 2))
         return REFUSE(p, why, "a function of scaled integers adds no residual");
     if (r == 0)
@@ -87,9 +131,7 @@ static int check_scaled(const struct kern_problem *p, struct infer_error *why)
     if (r == 0 && p->op == KERN_BINARY)
         r = check_scale(p, "the second input", &p->in[1], q->residual_scale,
                         q->residual_zero, why);
-    return r < 0 ? r
-                 : check_scale(p, "the output", &p->out[0], q->y_scale,
-                               q->y_zero, why);
+    return r < 0 ? r : check_output(p, why);
 }
 
 int problem_check_quant(const struct kern_problem *p, struct infer_error *why)
@@ -123,8 +165,7 @@ int problem_check_quant(const struct kern_problem *p, struct infer_error *why)
                           QUANT_MAX_TERMS);
     r = check_scale(p, "the input", &p->in[0], q->x_scale, q->x_zero, why);
     if (r == 0)
-        r = check_scale(p, "the output", &p->out[0], q->y_scale, q->y_zero,
-                        why);
+        r = check_output(p, why);
     return r < 0 ? r
                  : check_scale(p, "the residual", kern_problem_in(p, 3),
                                q->residual_scale, q->residual_zero, why);

@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions and dense layers on integers of 8 bits.
+ * Convolutions and dense layers on 8 bits: on integers, and on F8E4M3.
  *
- * x is I8 or U8 and w is I8, with zero point 0 and one scale an output channel:
- * in[5], F32 [K], whose presence makes a problem one of these.  Padding stands
- * for the value 0, that is for x's zero point.  With the sums in 32 bits, which
- * are exact,
- *     s = sum (x - x_zero) w
- *     v = fma(s, x_scale * scale[k], bias[k])
- *     v = act(v + r), or act(v) + r where the epilogue says residual_last
- * where r is the residual; an I8 or U8 one is added by
+ * Integers: x is I8 or U8 and w is I8, with zero point 0 and one scale an
+ * output channel: in[5], F32 [K], whose presence makes a problem one of these.
+ * Padding stands for the value 0, that is for x's zero point.  With the sums in
+ * 32 bits, which are exact, s = sum (x - x_zero) w v = fma(s, x_scale *
+ * scale[k], bias[k]) v = act(v + r), or act(v) + r where the epilogue says
+ * residual_last where r is the residual; an I8 or U8 one is added by
  *     fma(residual - residual_zero, residual_scale, v)
  * Each operation is rounded to single precision.  y is v where it is of a
  * floating type; of an I8 or U8 one it is
  *     y_zero + round(v * (1 / y_scale))
  * to the nearest, ties to even, limited to the type.  A row gives these bits.
+ *
+ * F8E4M3: x and w are, and what is 8 bits of the residual and of y.  There are
+ * no zero points: they are 0.  Products of two values are exact in single
+ * precision, their sums are not: s is the exact sum of products, rounded to
+ * single precision, from which a row may differ as far as its accumulator says
+ * (tools/verify/bound.c).  From there on each operation is as above, and y is
+ * v * (1 / y_scale) to the nearest, ties to even, 448 of its sign beyond that;
+ * NaN stays NaN.  No problem has tensors of both kinds.
+ * Beside F8E4M3, y may also be F64 with a y_scale: v * (1 / y_scale), not
+ * rounded, for tests.
  *
  * An approximate multiplier is a table in[PRODUCT_TABLE_IN] of its errors, I32
  * [256][256]: error[i][k] is its product of two codes less their exact product,
@@ -45,12 +53,24 @@ static inline const struct kern_tensor *quant_of(const struct kern_problem *p)
                : NULL;
 }
 
+/* True of the types that scales stand for. */
 static inline bool quant_is_byte(enum infer_dtype dtype)
+{
+    return dtype == INFER_I8 || dtype == INFER_U8 || dtype == INFER_F8E4M3;
+}
+
+static inline bool quant_is_integer(enum infer_dtype dtype)
 {
     return dtype == INFER_I8 || dtype == INFER_U8;
 }
 
-/* True of a copy, pool or function of two arguments on integers with scales. */
+/* The type of weights beside this one of x. */
+static inline enum infer_dtype quant_weights_of(enum infer_dtype x)
+{
+    return x == INFER_F8E4M3 ? INFER_F8E4M3 : INFER_I8;
+}
+
+/* True of a copy, pool or function of two arguments on 8 bits with scales. */
 static inline bool quant_is_scaled(const struct kern_problem *p)
 {
     return (p->op == KERN_COPY || p->op == KERN_POOL_FPROP ||
@@ -59,10 +79,15 @@ static inline bool quant_is_scaled(const struct kern_problem *p)
             p->quant.residual_scale != 0);
 }
 
-/* Limits of an I8 or U8 tensor's v / scale before it is rounded. */
+/* Limits of a tensor's v / scale before it is rounded to 8 bits. */
 static inline void quant_limits(enum infer_dtype dtype, int zero, float *low,
                                 float *high)
 {
+    if (dtype == INFER_F8E4M3) {
+        *low = -448;
+        *high = 448;
+        return;
+    }
     *low = (float)((dtype == INFER_U8 ? 0 : -128) - zero);
     *high = (float)((dtype == INFER_U8 ? 255 : 127) - zero);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers on integers of 8 bits (kernels/quant/quant.h).
+ * Layers on 8 bits, integers and F8E4M3 (kernels/quant/quant.h).  What is said
+ * of integers here is meant of both.
  *
  * A convolution or dense layer whose input and weights come from nodes
  * dequantize becomes one step on the integers, if a row takes it.  A node
@@ -59,7 +60,7 @@ bool integers_scale(const struct graph *g, const struct graph_node *n,
         return false;
     *scale = (float)s;
     *zero = (int)z;
-    return true;
+    return *zero == z;
 }
 
 static bool all_zero(const struct graph *g, int value)
@@ -76,7 +77,7 @@ static bool all_zero(const struct graph *g, int value)
     return zero;
 }
 
-/* Constant I8 weights without zero points, one scale or one per row. */
+/* Constant weights without zero points, one scale or one per row. */
 static bool are_weights(const struct graph *g, const struct graph_node *n)
 {
     const struct graph_value *w, *s;
@@ -85,8 +86,8 @@ static bool are_weights(const struct graph *g, const struct graph_node *n)
         return false;
     w = &g->value[n->in[0]];
     s = &g->value[n->in[1]];
-    if (!w->data || w->dtype != INFER_I8 || !s->data || w->rank < 2 ||
-        !scalar_is_float(s->data->dtype) ||
+    if (!w->data || (w->dtype != INFER_I8 && w->dtype != INFER_F8E4M3) ||
+        !s->data || w->rank < 2 || !scalar_is_float(s->data->dtype) ||
         (n->n_in > 2 && n->in[2] >= 0 && !all_zero(g, n->in[2])))
         return false;
     return constant_count(s->data) == 1 ||
@@ -150,7 +151,7 @@ static bool describe(const struct plan *plan, int node, struct kern_problem *p,
         problem_of_node(g, n, &ignored, p, class) < 0)
         return false;
     p->epilogue = n->epilogue;
-    p->in[W].dtype = INFER_I8;
+    p->in[W].dtype = g->value[w->in[0]].dtype;
     p->in[X].dtype = g->value[x->in[0]].dtype;
     p->n_in = QUANT_IN + 1;
     if (n->n_in > RESIDUAL && n->in[RESIDUAL] >= 0) {
@@ -200,7 +201,7 @@ static bool is_taken(const struct plan *plan, int node,
     struct view table;
 
     set_dense(&p.in[X], like->in[X].dtype, &g->value[n->in[X]], layout);
-    set_dense(&p.in[W], INFER_I8, &g->value[n->in[W]], KERN_NCHW);
+    set_dense(&p.in[W], like->in[W].dtype, &g->value[n->in[W]], KERN_NCHW);
     p.in[QUANT_IN] = kern_tensor_dense(INFER_F32, 1, &outputs, KERN_NCHW);
     if (n->n_in > BIAS && n->in[BIAS] >= 0)
         p.in[BIAS] = p.in[QUANT_IN];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Quantisation and its inverse as steps in single precision, whatever the
- * session's precision: integers of 16 bits are exact there.  A tensor of 8 bits
+ * session's precision: integers of 16 bits are exact there, and the copy to
+ * F8E4M3 rounds and limits.  A tensor of 8 bits
  * with one scale is one step where the backend has a row for copies with
  * scales; it has rows for the steps of all others, and all of them round alike.
  */
@@ -133,7 +134,7 @@ int lower_quantize(const struct lower *l)
 {
     const enum infer_dtype to = l->node->attr.quantize.to;
     const struct kern_unary nearest = graph_unary(KERN_ROUND);
-    const struct kern_unary clip = clip_to(to);
+    const bool is_integer = to != INFER_F8E4M3;
     struct view x, y;
     bool taken = false;
     int rc;
@@ -150,12 +151,15 @@ int lower_quantize(const struct lower *l)
     if (rc < 0 || taken)
         return rc < 0 ? rc : lower_set(l, 0, &y);
     rc = combine_input(l, KERN_DIV, 1, &x);
-    if (rc == 0)
+    if (rc == 0 && is_integer)
         rc = apply(l, &nearest, &x);
     if (rc == 0)
         rc = combine_input(l, KERN_ADD, 2, &x);
-    if (rc == 0)
+    if (rc == 0 && is_integer) {
+        const struct kern_unary clip = clip_to(to);
+
         rc = apply(l, &clip, &x);
+    }
     if (rc == 0)
         rc = convert(l, &x, to, &x);
     return rc < 0 ? rc : lower_set(l, 0, &x);

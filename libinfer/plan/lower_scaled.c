@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pools, functions of two arguments and moves on integers of 8 bits with scales
+ * Pools, functions of two arguments and moves on 8 bits with scales
  * (kernels/quant/quant.h).
  *
  * A pool or function whose inputs come from nodes dequantize, and whose output
@@ -295,7 +295,8 @@ static bool moves_integers(const struct plan *plan, int node)
             return false;
     for (int i = 0; i < moved_inputs(n); i++)
         if (n->in[i] < 0 || !input_meaning(plan->g, n, i, &m) ||
-            (n->op != GRAPH_CONCAT && !same_meaning(&m, &to)))
+            (n->op != GRAPH_CONCAT && !same_meaning(&m, &to)) ||
+            quant_is_integer(m.dtype) != quant_is_integer(to.dtype))
             return false;
     return true;
 }

@@ -123,7 +123,7 @@ static bool parse_shard(struct options *o, const char *text)
 
 static bool parse_dtype(struct options *o, const char *text)
 {
-    for (int t = INFER_F64; t <= INFER_BOOL; t++)
+    for (int t = INFER_F64; t < INFER_DTYPE_COUNT; t++)
         if (strcmp(text, infer_dtype_name((enum infer_dtype)t)) == 0) {
             o->dtype = (enum infer_dtype)t;
             return true;
@@ -374,7 +374,7 @@ static int types_of(const struct options *o, const struct kern_row *row,
         type[0] = row->dtype;
         return 1;
     }
-    for (int t = INFER_F64; t <= INFER_BOOL; t++)
+    for (int t = INFER_F64; t < INFER_DTYPE_COUNT; t++)
         if (o->dtype == INFER_NONE || o->dtype == (enum infer_dtype)t)
             type[n++] = (enum infer_dtype)t;
     return n;

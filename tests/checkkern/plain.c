@@ -576,7 +576,8 @@ static void make_copy(struct maker *m, int k)
         return;
     }
     if (rng_chance(&m->rng, 40))
-        to = (enum infer_dtype)rng_range(&m->rng, INFER_F64, INFER_BOOL);
+        to = (enum infer_dtype)rng_range(&m->rng, INFER_F64,
+                                         INFER_DTYPE_COUNT - 1);
     m->p->n_in = 1;
     m->p->in[0] = make_in(m, &s);
     m->p->out[0] = make_tensor(m, to, s.rank, s.dim, true);

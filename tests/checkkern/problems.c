@@ -176,8 +176,16 @@ static void make_scale(struct maker *m, enum infer_dtype dtype, float *scale,
     if (!quant_is_byte(dtype))
         return;
     *scale = (float)rng_range(&m->rng, 1, 4000) / 8192;
+    if (dtype == INFER_F8E4M3)
+        return;
     if (rng_chance(&m->rng, 60))
         *zero = (int)rng_range(&m->rng, 0, 255) - (dtype == INFER_I8 ? 128 : 0);
+}
+
+/* This type of integers, or what stands for it beside F8E4M3. */
+static enum infer_dtype byte_of(const struct maker *m, enum infer_dtype integer)
+{
+    return m->dtype == INFER_F8E4M3 ? INFER_F8E4M3 : integer;
 }
 
 /* The type of an output or a residual of a layer on bytes; of 16 bits on a GPU
@@ -186,8 +194,10 @@ static enum infer_dtype byte_or_float(struct maker *m)
 {
     static const enum infer_dtype some[] = {INFER_I8, INFER_U8, INFER_U8,
                                             INFER_F32};
-    const enum infer_dtype type = some[rng_range(&m->rng, 0, COUNT(some) - 1)];
+    enum infer_dtype type = some[rng_range(&m->rng, 0, COUNT(some) - 1)];
 
+    if (type != INFER_F32)
+        type = byte_of(m, type);
     if (type != INFER_F32 || m->row->backend != INFER_BACKEND_CUDA ||
         rng_chance(&m->rng, 40))
         return type;
@@ -201,7 +211,7 @@ void make_quantised(struct maker *m)
     struct kern_quant *q = &p->quant;
 
     memset(&p->in[4], 0, (KERN_MAX_IN - 4) * sizeof(p->in[0]));
-    p->in[1].dtype = INFER_I8;
+    p->in[1].dtype = quant_weights_of(p->in[0].dtype);
     p->in[2].dtype = p->in[2].dtype == INFER_NONE ? INFER_NONE : INFER_F32;
     p->out[0].dtype = byte_or_float(m);
     p->n_out = 1;
@@ -227,7 +237,7 @@ static void make_errors(struct maker *m)
     const int64_t dim[2] = {256, 256};
     struct kern_tensor *t = &m->p->in[PRODUCT_TABLE_IN];
 
-    if (!(m->row->flags & KERN_PRODUCT_TABLE) ||
+    if (!(m->row->flags & KERN_PRODUCT_TABLE) || m->dtype == INFER_F8E4M3 ||
         !rng_chance(&m->rng, always ? 97 : 25))
         return;
     *t = kern_tensor_dense(INFER_I32, 2, dim, KERN_NCHW);
@@ -259,16 +269,16 @@ static void make_scaled(struct maker *m)
     if (m->row->dtype == INFER_NONE)
         p->in[0].dtype = byte_or_float(m);
     if (p->op == KERN_POOL_FPROP && !quant_is_byte(p->in[0].dtype))
-        p->in[0].dtype = INFER_I8;
+        p->in[0].dtype = byte_of(m, INFER_I8);
     if (p->op == KERN_COPY && p->in[0].dtype == INFER_F32 &&
         p->out[0].dtype == INFER_F32)
-        p->out[0].dtype = INFER_U8;
+        p->out[0].dtype = byte_of(m, INFER_U8);
     make_scale(m, p->in[0].dtype, &q->x_scale, &q->x_zero);
     make_scale(m, p->out[0].dtype, &q->y_scale, &q->y_zero);
     if (p->op != KERN_BINARY)
         return;
     p->in[1].dtype =
-        quant_is_byte(p->in[0].dtype) ? byte_or_float(m) : INFER_I8;
+        quant_is_byte(p->in[0].dtype) ? byte_or_float(m) : byte_of(m, INFER_I8);
     p->n_in = 2;
     make_scale(m, p->in[1].dtype, &q->residual_scale, &q->residual_zero);
     if (p->attr.binary.kind > KERN_MUL && rng_chance(&m->rng, often ? 90 : 20))

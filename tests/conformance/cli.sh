@@ -40,6 +40,19 @@ expect 1 'no layer.*nothing' "$wconv" "$weights" "$arch" -o "$dir/x" \
     --quantize=int8 --calibrate="$pictures" --keep-float=nothing
 expect 3 'less than 101' "$wconv" "$weights" "$arch" -o "$dir/x" --verify \
     --quantize=int8 --calibrate="$pictures" --agreement=101
+expect 0 'quantised *4 *of 4 layers to fp8' "$wconv" "$weights" "$arch" \
+    -o "$dir/fp8.infer" --quantize=fp8 --calibrate="$pictures" --verify
+expect 0 'top class equal in 10 of 10' "$wconv" "$weights" "$arch" \
+    -o "$dir/again.infer" --quantize=fp8 --calibrate="$pictures"
+cmp -s "$dir/fp8.infer" "$dir/again.infer" || fail "two quantisations differ"
+expect 0 ' F8_E4M3 ' "$wconv" inspect --weights "$dir/fp8.infer"
+expect 0 '  seven  ' "$infer" -m "$dir/fp8.infer" "$pictures/7.png"
+expect 0 '  seven  ' "$infer" -m "$dir/fp8.infer" --backend=ref "$pictures/7.png"
+expect 2 'F8_E4M3' "$wconv" "$dir/fp8.infer" -o "$dir/x" --emit-c="$dir/x.c"
+expect 1 'holds no PNG' "$wconv" "$weights" "$arch" -o "$dir/x" \
+    --quantize=fp8 --calibrate="$dir"
+expect 1 'int8' "$wconv" "$weights" "$arch" -o "$dir/x" --quantize=fp9 \
+    --calibrate="$pictures"
 expect 1 'needs samples' "$wconv" "$weights" "$arch" -o "$dir/x" --quantize=int8
 expect 1 'go with --quantize' "$wconv" "$weights" "$arch" -o "$dir/x" \
     --calibrate="$pictures"

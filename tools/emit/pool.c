@@ -193,6 +193,7 @@ static const char *lowest(enum infer_dtype dtype)
     case INFER_U16:
     case INFER_U8:
     case INFER_BOOL:
+    case INFER_F8E4M3: /* refused: C has no such type */
     case INFER_NONE:
     case INFER_DTYPE_COUNT:
         break;

@@ -22,7 +22,8 @@ double bound_unit(enum infer_dtype dtype)
         [INFER_F32] = 0x1p-24,
         /* and the single precision it is rounded through */
         [INFER_F16] = 0x1p-11 + 0x1p-24,
-        [INFER_BF16] = 0x1p-8 + 0x1p-24};
+        [INFER_BF16] = 0x1p-8 + 0x1p-24,
+        [INFER_F8E4M3] = 0x1p-4 + 0x1p-24};
 
     return unit[dtype];
 }
@@ -30,8 +31,10 @@ double bound_unit(enum infer_dtype dtype)
 double bound_tiny(enum infer_dtype dtype)
 {
     /* The smallest normal: subnormals may be flushed. */
-    static const double tiny[INFER_DTYPE_COUNT] = {
-        [INFER_F32] = 0x1p-126, [INFER_BF16] = 0x1p-126, [INFER_F16] = 0x1p-25};
+    static const double tiny[INFER_DTYPE_COUNT] = {[INFER_F32] = 0x1p-126,
+                                                   [INFER_BF16] = 0x1p-126,
+                                                   [INFER_F16] = 0x1p-25,
+                                                   [INFER_F8E4M3] = 0x1p-10};
 
     return tiny[dtype];
 }
@@ -332,6 +335,17 @@ static double input_scale_loss(const struct kern_exec *e, double *tiny)
     return there ? bound_unit(dtype) : 0;
 }
 
+/* Rows whose tensor cores keep 13 bits behind the point of the largest term
+ * and cut off the rest, in sums of at most KERN_SHORT_TERMS products, which
+ * then are added in single precision: the bound of sums, with half of that
+ * place for a unit and one part's terms. */
+static double short_sums(const struct kern_problem *p)
+{
+    const double n = problem_terms(p);
+
+    return 8 * sqrt(n < KERN_SHORT_TERMS ? n : KERN_SHORT_TERMS) * 0x1p-14;
+}
+
 /* Moments are measured on outputs that have their own bound. */
 static bool bn_stats_bound(const struct reference *t, const struct kern_exec *e,
                            double u, double *tol, struct infer_error *err)
@@ -350,7 +364,9 @@ bool bound_fill(const struct reference *t, int o, const struct kern_exec *e,
                 double *tol, struct infer_error *err)
 {
     /* TF32 has 10 bits behind the point; tensor cores may cut the rest off. */
-    const double factor = e->flags & KERN_TF32 ? 2 * 0x1p-10 : 0;
+    const double factor = e->flags & KERN_TF32         ? 2 * 0x1p-10
+                          : e->flags & KERN_SHORT_SUMS ? short_sums(&t->p)
+                                                       : 0;
     const int64_t count = kern_tensor_count(&t->p.out[o]);
     const double u = bound_unit(e->row->acc);
     const enum bound_way way = bound_way(e->row);

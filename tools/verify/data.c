@@ -439,7 +439,8 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
         double v;
         if (i == QUANT_IN && quant_of(p)) /* scales */
             scalar_store(dtype, dense, at,
-                         (double)rng_range(rng, 1, 64) / 4096);
+                         (double)rng_range(rng, 1, 64) /
+                             (scalar_is_float(p->in[0].dtype) ? 64 : 4096));
         else if (data_train(p, i, at, rng, &v))
             scalar_store(dtype, dense, at, v);
         else if (dtype == INFER_BOOL || (p->op == KERN_WHERE && i == 0))

@@ -4,6 +4,7 @@
 
 #include "kernels/table/product_factors.h"
 #include "kernels/base/error.h"
+#include "kernels/quant/quant.h"
 #include "kernels/reference.h"
 #include "tools/verify/verify.h"
 
@@ -20,6 +21,9 @@ static enum infer_dtype wide_dtype(const struct kern_problem *p,
                                    enum infer_dtype dtype, bool out)
 {
     if (!scalar_is_float(dtype))
+        return dtype;
+    /* Beside a scale the type says what the elements stand for. */
+    if (dtype == INFER_F8E4M3 && !out && (quant_of(p) || quant_is_scaled(p)))
         return dtype;
     return out || dtype == INFER_F64 || moves(p->op) ? INFER_F64 : INFER_F32;
 }

@@ -104,7 +104,7 @@ static int set_dtype(struct cli *cli, const struct cli_option *o,
 #define PREPROCESS    GIVEN(preprocess.given)
 
 /* Each in the order of its enumeration. */
-static const char *const integers[] = {"none", "int8", NULL};
+static const char *const bits[] = {"none", "int8", "fp8", NULL};
 static const char *const methods[] = {"max", "percentile", "mse", NULL};
 static const char *const layouts[] = {"auto", "nchw", "nhwc", NULL};
 static const char *const orders[] = {"auto", "hwc", "chw", NULL};
@@ -140,9 +140,9 @@ static const struct cli_option options[] = {
      .set = disable_passes, .wanted = "names of --list-passes"},
     {"dtype", 0, CLI_SET, "TYPE", "store weights as fp32, fp16 or bf16",
      .set = set_dtype, .wanted = "fp32, fp16 or bf16"},
-    {"quantize", 0, CLI_WORD, "int8",
-     "integers of 8 bits in convolutions and dense layers", TO(quantize),
-     .words = integers},
+    {"quantize", 0, CLI_WORD, "int8|fp8",
+     "8 bits in convolutions and dense layers: integers, or floats (e4m3)",
+     TO(quantize), .words = bits},
     {"calibrate", 0, CLI_TEXT, "FOLDER|FILE.npz[:N]",
      "samples that tell the ranges: pictures or arrays, at most N (128)",
      TO(calibrate)},

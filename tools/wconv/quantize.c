@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --quantize: ranges from samples, integers into the graph, and what that costs
+/* --quantize: ranges from samples, 8 bits into the graph, and what that costs
  * in accuracy. */
 #include <math.h>
 #include <stdio.h>
@@ -295,6 +295,7 @@ int wconv_quantize(struct graph *g, const struct wconv_request *r,
     int rc = graph_compact(g, err);
 
     quantize_options_init(&options);
+    options.dtype = r->quantize == 2 ? INFER_F8E4M3 : INFER_I8;
     options.method = (enum quantize_method)r->calib;
     options.keep_float = r->keep_float;
     if (rc == INFER_OK && (before = graph_copy(g)) == NULL)
@@ -308,6 +309,7 @@ int wconv_quantize(struct graph *g, const struct wconv_request *r,
     if (rc == INFER_OK)
         rc = quantizer_apply(out->quantizer, g, err);
     if (rc == INFER_OK) {
+        out->dtype = options.dtype;
         out->samples = s.n;
         out->n_layers = quantizer_layers(out->quantizer, &out->layer);
         out->sqnr = calloc((size_t)out->n_layers + 1, sizeof *out->sqnr);
@@ -330,11 +332,6 @@ void wconv_quantized_clear(struct wconv_quantized *q)
 
 /* ---- report -------------------------------------------------------- */
 
-static const char *form_of(const struct quantize_layer *l)
-{
-    return l->is_signed ? "I8" : "U8";
-}
-
 static int count_quantized(const struct wconv_quantized *q)
 {
     int n = 0;
@@ -347,8 +344,9 @@ static int count_quantized(const struct wconv_quantized *q)
 void wconv_print_quantized(const struct cli *cli,
                            const struct wconv_quantized *q)
 {
-    printf("  %-22s %4d  of %d layers to int8, %d sample%s\n", "quantised",
-           count_quantized(q), q->n_layers, q->samples,
+    printf("  %-22s %4d  of %d layers to %s, %d sample%s\n", "quantised",
+           count_quantized(q), q->n_layers,
+           q->dtype == INFER_I8 ? "int8" : "fp8", q->samples,
            q->samples == 1 ? "" : "s");
     for (int i = 0; i < q->n_layers; i++) {
         const struct quantize_layer *l = &q->layer[i];
@@ -358,8 +356,8 @@ void wconv_print_quantized(const struct cli *cli,
         else if (cli->verbosity > 0)
             cli_print("    %-34s input %s %.4g to %.4g (limit %.4g), weights "
                       "%.1f dB, output %.1f dB\n",
-                      l->name, form_of(l), l->low, l->high, l->limit,
-                      l->weight_sqnr, q->sqnr[i]);
+                      l->name, infer_dtype_name(l->dtype), l->low, l->high,
+                      l->limit, l->weight_sqnr, q->sqnr[i]);
     }
     printf("  %-22s       output %.1f dB over its error", "accuracy",
            q->output_sqnr);
@@ -380,6 +378,7 @@ void wconv_quantized_json(cJSON *json, const struct wconv_quantized *q)
 {
     cJSON *top = cJSON_AddObjectToObject(json, "quantised"), *list;
 
+    cJSON_AddStringToObject(top, "type", q->dtype == INFER_I8 ? "int8" : "fp8");
     cJSON_AddNumberToObject(top, "samples", q->samples);
     cJSON_AddNumberToObject(top, "layers_quantised", count_quantized(q));
     add_finite(top, "output_sqnr_db", q->output_sqnr);
@@ -396,7 +395,7 @@ void wconv_quantized_json(cJSON *json, const struct wconv_quantized *q)
         if (l->why != NULL) {
             cJSON_AddStringToObject(item, "float", l->why);
         } else {
-            cJSON_AddStringToObject(item, "input", form_of(l));
+            cJSON_AddStringToObject(item, "input", infer_dtype_name(l->dtype));
             cJSON_AddNumberToObject(item, "low", l->low);
             cJSON_AddNumberToObject(item, "high", l->high);
             cJSON_AddNumberToObject(item, "limit", l->limit);

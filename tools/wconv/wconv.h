@@ -49,7 +49,7 @@ struct wconv_request {
     bool verify_on_reference;     /* both sides run on the reference */
     bool tolerance;               /* one of these was given */
     double atol, rtol;
-    int quantize;          /* 0: no, 1: int8 */
+    int quantize;          /* 0: no, 1: int8, 2: fp8 */
     const char *calibrate; /* samples; NULL: not given */
     int calib;             /* enum quantize_method */
     bool calib_given;
@@ -121,7 +121,8 @@ int wconv_verify(const struct graph *converted, const struct graph *original,
 /* What --quantize did and what it costs. */
 struct wconv_quantized {
     struct quantizer *quantizer;
-    struct graph *before; /* the float network; holds the layers' names */
+    enum infer_dtype dtype; /* INFER_I8 or INFER_F8E4M3 */
+    struct graph *before;   /* the float network; holds the layers' names */
     const struct quantize_layer *layer;
     double *sqnr; /* dB at the output of each layer */
     int n_layers, samples;

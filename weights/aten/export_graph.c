@@ -42,9 +42,10 @@ static void *room(struct reading *r, size_t count, size_t bytes)
 enum infer_dtype export_dtype(int64_t type)
 {
     static const unsigned char types[] = {
-        [1] = INFER_U8,    [2] = INFER_I8,    [3] = INFER_I16, [4] = INFER_I32,
-        [5] = INFER_I64,   [6] = INFER_F16,   [7] = INFER_F32, [8] = INFER_F64,
-        [12] = INFER_BOOL, [13] = INFER_BF16, [28] = INFER_U16};
+        [1] = INFER_U8,    [2] = INFER_I8,   [3] = INFER_I16,
+        [4] = INFER_I32,   [5] = INFER_I64,  [6] = INFER_F16,
+        [7] = INFER_F32,   [8] = INFER_F64,  [12] = INFER_BOOL,
+        [13] = INFER_BF16, [28] = INFER_U16, [29] = INFER_F8E4M3};
 
     return type > 0 && type < (int64_t)sizeof types
                ? (enum infer_dtype)types[type]

@@ -307,6 +307,7 @@ int onnx_import_cast(struct onnx_import *im)
     enum infer_dtype to = INFER_NONE;
     struct graph_type t;
     struct constant *c;
+    int64_t saturate = 1;
     int in, narrow = 0;
 
     onnx_arity(im, im->param ? 2 : 1, im->param ? 2 : 1);
@@ -318,14 +319,16 @@ int onnx_import_cast(struct onnx_import *im)
     }
     if (narrow != 0)
         return onnx_cast_narrow(im, narrow);
-    onnx_ignore(im, "saturate"); /* of 8-bit floats */
+    onnx_int(im, "saturate", 0, 1, &saturate); /* of 8-bit floats */
     onnx_ignore(im, "round_mode");
     onnx_input_type(im, 0, 0, &t);
     if (onnx_input_constant(im, 0, &c) < 0)
         return im->rc;
-    if (c)
+    if (c && (to != INFER_F8E4M3 || saturate))
         return onnx_set_constant(im, 0, constant_convert(c, to));
     onnx_input(im, 0, &in);
+    if (to == INFER_F8E4M3 && !saturate)
+        in = onnx_f8_not_saturated(im, in, -1);
     /* All floats are computed in single precision: narrower ones are rounded,
      * and kept in it. */
     if ((to == INFER_F16 || to == INFER_BF16) && to != t.dtype) {

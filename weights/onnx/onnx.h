@@ -435,4 +435,9 @@ int onnx_cast_narrow(struct onnx_import *im, int type);
 #include "weights/onnx/ops.def"
 #undef ONNX_OP
 
+/* x, NaN where x / scale is beyond what F8E4M3 holds: for a cast that is not to
+ * saturate.  scale: -1 for 1.
+ * (composed/quantize.c) */
+int onnx_f8_not_saturated(struct onnx_import *im, int x, int scale);
+
 #endif

@@ -40,7 +40,7 @@ static const struct {
     {"COMPLEX64", INFER_NONE, 0},
     {"COMPLEX128", INFER_NONE, 0},
     {"BFLOAT16", INFER_BF16, INT32_DATA},
-    {"FLOAT8E4M3FN", INFER_NONE, INT32_DATA},
+    {"FLOAT8E4M3FN", INFER_F8E4M3, INT32_DATA},
     {"FLOAT8E4M3FNUZ", INFER_NONE, INT32_DATA},
     {"FLOAT8E5M2", INFER_NONE, INT32_DATA},
     {"FLOAT8E5M2FNUZ", INFER_NONE, INT32_DATA},
@@ -319,6 +319,7 @@ static void int_range(enum infer_dtype dtype, int64_t *min, int64_t *max)
         *max = INT16_MAX;
         break;
     case INFER_U8:
+    case INFER_F8E4M3: /* bit patterns */
         *min = 0;
         *max = UINT8_MAX;
         break;
@@ -376,7 +377,9 @@ static int store_element(enum infer_dtype dtype, uint64_t bits, int64_t i,
                sizeof(half));
         return 0;
     }
-    if (dtype == INFER_U64)
+    if (dtype == INFER_F8E4M3)
+        ((unsigned char *)data)[i] = (unsigned char)value;
+    else if (dtype == INFER_U64)
         memcpy((unsigned char *)data + (size_t)i * sizeof(bits), &bits,
                sizeof(bits));
     else

@@ -82,7 +82,7 @@ static const struct pickle_row rows[] = {
     {"torch", "bool", CALL_DTYPE, INFER_BOOL},
     {"torch", "complex64", CALL_DTYPE, INFER_NONE},
     {"torch", "complex128", CALL_DTYPE, INFER_NONE},
-    {"torch", "float8_e4m3fn", CALL_DTYPE, INFER_NONE},
+    {"torch", "float8_e4m3fn", CALL_DTYPE, INFER_F8E4M3},
     {"torch", "float8_e5m2", CALL_DTYPE, INFER_NONE},
     {"torch", "float8_e4m3fnuz", CALL_DTYPE, INFER_NONE},
     {"torch", "float8_e5m2fnuz", CALL_DTYPE, INFER_NONE},

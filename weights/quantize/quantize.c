@@ -12,8 +12,8 @@
 
 void quantize_options_init(struct quantize_options *options)
 {
-    *options = (struct quantize_options){.method = QUANTIZE_MSE,
-                                         .bias_correction = true};
+    *options = (struct quantize_options){
+        .dtype = INFER_I8, .method = QUANTIZE_MSE, .bias_correction = true};
 }
 
 /* ---- patterns ------------------------------------------------------ */

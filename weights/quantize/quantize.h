@@ -2,12 +2,14 @@
 /*
  * Quantisation of a trained network to 8 bits after training.
  *
- * Convolutions and dense layers with constant weights become integer layers:
- * their weights I8, symmetric, one scale an output channel; their biases I32 in
- * units of input scale times weight scale; each tensor that such a layer reads
- * I8, or U8 where it is never negative, with one scale and zero point 0.  The
+ * Convolutions and dense layers with constant weights become layers on 8 bits.
+ * To integers: their weights I8, symmetric, one scale an output channel; their
+ * biases I32 in units of input scale times weight scale; each tensor that such
+ * a layer reads I8, or U8 where it is never negative, with one scale and zero
+ * point 0.  To F8E4M3: weights with one scale an output channel, and tensors
+ * with one scale, such that the largest becomes 448; biases stay floats.  The
  * graph says so by nodes quantize and dequantize, which any backend computes in
- * floats; kernels for integers take a layer between such nodes as one step.
+ * floats; kernels for 8 bits take a layer between such nodes as one step.
  *
  * Order of calls: quantizer_open(); for each sample, quantizer_observe() of
  * every watched value; quantizer_next(); while that returns 1, all samples
@@ -26,6 +28,7 @@ enum quantize_method {
 };
 
 struct quantize_options {
+    enum infer_dtype dtype; /* INFER_I8 or INFER_F8E4M3 */
     enum quantize_method method;
     bool bias_correction; /* true: takes the weights' mean error off the bias */
     /* Patterns (fnmatch) of layers that stay in floats, separated by commas;
@@ -37,12 +40,12 @@ void quantize_options_init(struct quantize_options *options);
 /* A convolution, dense layer, transposed convolution or matrix product. */
 struct quantize_layer {
     const char *name;
-    const char *why;    /* it stays in floats; NULL: it is quantised */
-    int x, y;           /* values of the graph that was opened */
-    double low, high;   /* range of x over all samples */
-    double limit;       /* largest magnitude that its quantised form has */
-    bool is_signed;     /* I8, else U8 */
-    double weight_sqnr; /* dB of the weights; of a quantised layer alone */
+    const char *why;        /* it stays in floats; NULL: it is quantised */
+    int x, y;               /* values of the graph that was opened */
+    double low, high;       /* range of x over all samples */
+    double limit;           /* largest magnitude that its quantised form has */
+    enum infer_dtype dtype; /* of its input: I8, U8 or F8E4M3 */
+    double weight_sqnr;     /* dB of the weights; of a quantised layer alone */
 };
 
 struct quantizer;

@@ -124,17 +124,30 @@ static double percentile(const struct range *r, double top)
     return top * b / RANGE_BINS;
 }
 
+/* The distance of neighbours around x where the limit becomes the largest
+ * value of a type. */
+static double step_at(double x, double limit, enum infer_dtype dtype)
+{
+    const double unit = limit / range_top(dtype);
+    int exponent;
+
+    if (dtype != INFER_F8E4M3)
+        return unit;
+    (void)frexp(x / unit, &exponent); /* of 0.5 .. 1 */
+    return ldexp(unit, (exponent > -5 ? exponent : -5) - 4);
+}
+
 /* Sum of squared errors with a limit: elements below it are rounded, which
  * gives step^2 / 12 each, those above are cut. */
 static double squared_error(const struct range *r, double top, double limit,
-                            int levels)
+                            enum infer_dtype dtype)
 {
-    const double step = limit / levels;
     double sum = 0;
 
     for (int b = 0; b < RANGE_BINS; b++) {
         const double x = (b + 0.5) * top / RANGE_BINS;
         const double cut = x > limit ? x - limit : 0;
+        const double step = step_at(x, limit, dtype);
         /* Elements far below a step are rounded to 0, at the cost of their own
          * square. */
         const double rounding = x < step / 2 ? x * x : step * step / 12;
@@ -144,13 +157,14 @@ static double squared_error(const struct range *r, double top, double limit,
     return sum;
 }
 
-static double least_error(const struct range *r, double top, int levels)
+static double least_error(const struct range *r, double top,
+                          enum infer_dtype dtype)
 {
-    double best = top, least = squared_error(r, top, top, levels);
+    double best = top, least = squared_error(r, top, top, dtype);
 
     for (int i = 127; i >= 13; i--) {
         const double limit = top * i / 128;
-        const double e = squared_error(r, top, limit, levels);
+        const double e = squared_error(r, top, limit, dtype);
 
         if (e < least) {
             least = e;
@@ -161,7 +175,7 @@ static double least_error(const struct range *r, double top, int levels)
 }
 
 double range_limit(const struct range *r, enum quantize_method method,
-                   int levels)
+                   enum infer_dtype dtype)
 {
     const double top = magnitude(r);
 
@@ -173,7 +187,7 @@ double range_limit(const struct range *r, enum quantize_method method,
     case QUANTIZE_PERCENTILE:
         return percentile(r, top);
     case QUANTIZE_MSE:
-        return least_error(r, top, levels);
+        return least_error(r, top, dtype);
     }
     return top;
 }

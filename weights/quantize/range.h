@@ -28,18 +28,21 @@ void range_join(struct range *r, const struct range *other);
 /* Second round: counts magnitudes. */
 int range_count(struct range *r, const float *data, int64_t n,
                 struct infer_error *err);
-/* The largest magnitude that is represented, with `levels` steps above 0 (127
- * or 255). */
+/* The type of 8 bits for a tensor of a network that is quantised to I8 or to
+ * F8E4M3: I8 becomes U8 where the tensor is never negative. */
+static inline enum infer_dtype range_dtype(const struct range *r,
+                                           enum infer_dtype to)
+{
+    return to == INFER_I8 && !(r->low < 0) ? INFER_U8 : to;
+}
+/* The largest value of such a type. */
+static inline double range_top(enum infer_dtype dtype)
+{
+    return dtype == INFER_F8E4M3 ? 448 : dtype == INFER_I8 ? 127 : 255;
+}
+/* The largest magnitude that is represented, which becomes range_top(). */
 double range_limit(const struct range *r, enum quantize_method method,
-                   int levels);
-static inline bool range_is_signed(const struct range *r)
-{
-    return r->low < 0;
-}
-static inline int range_levels(const struct range *r)
-{
-    return range_is_signed(r) ? 127 : 255;
-}
+                   enum infer_dtype dtype);
 /* Mean of channel c; 0 where there are no such means. */
 double range_mean(const struct range *r, int64_t c, int64_t channels);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts integers into the graph: weights, biases, and nodes quantize and
+/* Puts 8 bits into the graph: weights, biases, and nodes quantize and
  * dequantize around the tensors that layers read. */
 #include <math.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@
 struct rewrite {
     struct quantizer *q;
     struct graph *g;
-    float *scale;     /* of each tensor; 0: it stays float */
-    bool *is_signed;  /* of each tensor */
+    float *scale;            /* of each tensor; 0: it stays float */
+    enum infer_dtype *dtype; /* of each tensor */
     int *dequantized; /* of each tensor: the value that its readers read */
     struct infer_error *err;
 };
@@ -70,6 +70,12 @@ static int add_constant(const struct rewrite *r, const char *name,
     return value < 0 ? no_room(r, value) : value;
 }
 
+/* What the names of tensors of 8 bits end in. */
+static const char *ending_of(const struct rewrite *r)
+{
+    return r->q->options.dtype == INFER_I8 ? "int8" : "fp8";
+}
+
 /* ---- tensors ------------------------------------------------------- */
 
 static struct range *group_range(const struct rewrite *r, int t)
@@ -93,11 +99,11 @@ static void set_scales(const struct rewrite *r)
     }
     for (int t = 0; t < q->n_tensors; t++) {
         const struct range *range = group_range(r, t);
-        const int levels = range_levels(range);
-        const double limit = range_limit(range, q->options.method, levels);
+        const enum infer_dtype dtype = range_dtype(range, q->options.dtype);
+        const double limit = range_limit(range, q->options.method, dtype);
 
-        r->is_signed[t] = range_is_signed(range);
-        r->scale[t] = (float)(limit / levels);
+        r->dtype[t] = dtype;
+        r->scale[t] = (float)(limit / range_top(dtype));
         if (!(r->scale[t] > 1e-30f))
             r->scale[t] = 0;
     }
@@ -118,8 +124,8 @@ static int wrap_tensor(const struct rewrite *r, int t)
     scale = add_constant(r, name, "scale", c);
     if (scale < 0)
         return scale;
-    to = add_node(r, GRAPH_QUANTIZE, name, "int8", value, scale, 1,
-                  r->is_signed[t] ? INFER_I8 : INFER_U8);
+    to = add_node(r, GRAPH_QUANTIZE, name, ending_of(r), value, scale, 1,
+                  r->dtype[t]);
     if (to < 0)
         return to;
     back = add_node(r, GRAPH_DEQUANTIZE, r->g->value[value].name, "float", to,
@@ -153,6 +159,8 @@ struct weights {
     struct constant *bias; /* F32, or NULL */
     int64_t k, each;       /* output channels, weights of one */
     float x_scale;
+    enum infer_dtype dtype; /* I8 or F8E4M3 */
+    /* The bias is I32 with a scale a channel beside I8, else F32 without. */
     struct constant *q, *scale, *q_bias, *bias_scale;
 };
 
@@ -171,14 +179,16 @@ static double quantize_channel(const struct weights *w, int64_t k, double scale,
     const int64_t c = w->w->dim[1], window = w->each / (c > 0 ? c : 1);
     const int64_t first = k / (w->k / groups) * c;
     const float *from = floats(w->w) + k * w->each;
-    int8_t *to = (int8_t *)(void *)w->q->data + k * w->each;
     double shift = 0;
 
     for (int64_t i = 0; i < w->each; i++) {
         const double v = (double)from[i];
-        const double n = fmin(fmax(nearbyint(v / scale), -127), 127);
+        double n = v / scale;
 
-        to[i] = (int8_t)n;
+        if (w->dtype == INFER_I8)
+            n = fmin(fmax(nearbyint(n), -127), 127);
+        scalar_store(w->dtype, w->q->data, k * w->each + i, n);
+        n = scalar_load(w->dtype, w->q->data, k * w->each + i);
         *noise += (v - n * scale) * (v - n * scale);
         *signal += v * v;
         shift +=
@@ -196,7 +206,17 @@ static double largest(const float *v, int64_t n)
     return top;
 }
 
-/* Sets the integers and scales of all channels; returns the weights' ratio of
+static void set_bias(const struct weights *w, int64_t k, double b)
+{
+    if (w->bias_scale) {
+        floats(w->bias_scale)[k] = w->x_scale * floats(w->scale)[k];
+        b /= (double)floats(w->bias_scale)[k];
+        b = fmin(fmax(nearbyint(b), -MAX_BIAS), MAX_BIAS);
+    }
+    scalar_store(w->q_bias->dtype, w->q_bias->data, k, b);
+}
+
+/* Sets the 8 bits and scales of all channels; returns the weights' ratio of
  * signal to noise in dB. */
 static double quantize_weights(const struct weights *w, bool correct)
 {
@@ -204,20 +224,20 @@ static double quantize_weights(const struct weights *w, bool correct)
 
     for (int64_t k = 0; k < w->k; k++) {
         const double b = w->bias ? (double)floats(w->bias)[k] : 0;
-        /* Large enough for the weights, and for the bias in its units. */
-        double s = fmax(largest(floats(w->w) + k * w->each, w->each) / 127,
-                        fabs(b) * 1.5 / ((double)w->x_scale * MAX_BIAS));
-        double shift, at;
+        double s =
+            largest(floats(w->w) + k * w->each, w->each) / range_top(w->dtype);
+        double shift;
+
+        /* Large enough for the bias in its units, too. */
+        if (w->bias_scale)
+            s = fmax(s, fabs(b) * 1.5 / ((double)w->x_scale * MAX_BIAS));
 
         if (!(s > 1e-30))
             s = 1;
         floats(w->scale)[k] = (float)s;
         s = (double)floats(w->scale)[k];
         shift = quantize_channel(w, k, s, &noise, &signal);
-        floats(w->bias_scale)[k] = w->x_scale * floats(w->scale)[k];
-        at = (b + (correct ? shift : 0)) / (double)floats(w->bias_scale)[k];
-        at = fmin(fmax(nearbyint(at), -MAX_BIAS), MAX_BIAS);
-        ((int32_t *)(void *)w->q_bias->data)[k] = (int32_t)at;
+        set_bias(w, k, b + (correct ? shift : 0));
     }
     return noise > 0 ? 10 * log10(signal / noise) : INFINITY;
 }
@@ -226,22 +246,26 @@ static int open_weights(const struct rewrite *r, const struct graph_node *n,
                         int t, struct weights *w)
 {
     const int bias = n->n_in > 2 ? n->in[2] : -1;
+    const bool is_integer = r->q->options.dtype == INFER_I8;
 
-    *w = (struct weights){
-        .node = n, .x = &r->q->range[t], .x_scale = r->scale[t]};
+    *w = (struct weights){.node = n,
+                          .x = &r->q->range[t],
+                          .x_scale = r->scale[t],
+                          .dtype = r->q->options.dtype};
     w->w = constant_convert(r->g->value[n->in[1]].data, INFER_F32);
     if (w->w && bias >= 0)
         w->bias = constant_convert(r->g->value[bias].data, INFER_F32);
     if (w->w && w->w->rank > 0) {
         w->k = w->w->dim[0];
         w->each = w->k > 0 ? constant_count(w->w) / w->k : 0;
-        w->q = constant_new(INFER_I8, w->w->rank, w->w->dim);
+        w->q = constant_new(w->dtype, w->w->rank, w->w->dim);
         w->scale = constant_new(INFER_F32, 1, &w->k);
-        w->q_bias = constant_new(INFER_I32, 1, &w->k);
-        w->bias_scale = constant_new(INFER_F32, 1, &w->k);
+        w->q_bias = constant_new(is_integer ? INFER_I32 : INFER_F32, 1, &w->k);
+        if (is_integer)
+            w->bias_scale = constant_new(INFER_F32, 1, &w->k);
     }
     if (!w->w || (bias >= 0 && !w->bias) || !w->q || !w->scale || !w->q_bias ||
-        !w->bias_scale)
+        (is_integer && !w->bias_scale))
         return error_set(r->err, INFER_EMEMORY, "out of memory");
     return INFER_OK;
 }
@@ -264,7 +288,7 @@ static int add_dequantized(const struct rewrite *r, const char *name,
     int value, by;
 
     *q = *scale = NULL;
-    value = add_constant(r, name, "int8", c);
+    value = add_constant(r, name, ending_of(r), c);
     if (value < 0) {
         constant_unref(s);
         return value;
@@ -290,11 +314,15 @@ static int put_weights(const struct rewrite *r, int node, struct weights *w)
              r->g->value[had_bias ? n->in[2] : n->in[1]].name);
     weight = add_dequantized(r, r->g->value[n->in[1]].name, &w->q, &w->scale);
     for (int64_t k = 0; k < w->k; k++)
-        needed |= ((const int32_t *)(const void *)w->q_bias->data)[k] != 0;
+        needed |= scalar_load(w->q_bias->dtype, w->q_bias->data, k) != 0;
     if (weight < 0)
         return weight;
-    if (needed)
+    if (needed && w->bias_scale) {
         bias = add_dequantized(r, name, &w->q_bias, &w->bias_scale);
+    } else if (needed) {
+        bias = add_constant(r, name, "corrected", w->q_bias);
+        w->q_bias = NULL; /* taken over */
+    }
     if (needed && bias < 0)
         return bias;
     n = &r->g->node[node]; /* may have moved */
@@ -344,8 +372,8 @@ static int judge_layers(const struct rewrite *r)
             continue;
         l->low = group_range(r, t)->low;
         l->high = group_range(r, t)->high;
-        l->is_signed = r->is_signed[t];
-        l->limit = (double)r->scale[t] * (l->is_signed ? 127 : 255);
+        l->dtype = r->dtype[t];
+        l->limit = (double)r->scale[t] * range_top(l->dtype);
         if (r->scale[t] == 0)
             l->why = "its input is 0 in every sample";
         n += l->why == NULL;
@@ -389,18 +417,18 @@ int quantizer_apply(struct quantizer *q, struct graph *g,
     struct rewrite r = {.q = q,
                         .g = g,
                         .scale = calloc(n, sizeof(float)),
-                        .is_signed = calloc(n, sizeof(bool)),
+                        .dtype = calloc(n, sizeof(enum infer_dtype)),
                         .dequantized = calloc(n, sizeof(int)),
                         .err = err};
     int rc;
 
     for (size_t t = 0; r.dequantized && t < n; t++)
         r.dequantized[t] = -1;
-    rc = r.scale && r.is_signed && r.dequantized
+    rc = r.scale && r.dtype && r.dequantized
              ? rewrite(&r)
              : error_set(err, INFER_EMEMORY, "out of memory");
     free(r.scale);
-    free(r.is_signed);
+    free(r.dtype);
     free(r.dequantized);
     return rc;
 }

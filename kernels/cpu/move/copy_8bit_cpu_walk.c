@@ -60,9 +60,9 @@ static convert_fn *conversion(enum infer_dtype from, enum infer_dtype to)
 {
     if (from == to && quant_is_byte(to))
         return byte_to_byte;
-    if (from == INFER_F32 && quant_is_byte(to))
+    if (from == INFER_F32 && quant_is_integer(to))
         return to == INFER_I8 ? f32_to_i8 : f32_to_u8;
-    if (to == INFER_F32 && quant_is_byte(from))
+    if (to == INFER_F32 && quant_is_integer(from))
         return from == INFER_I8 ? i8_to_f32 : u8_to_f32;
     return NULL;
 }

@@ -57,42 +57,49 @@ struct igemm_args {
     enum igemm_end end;
     bool bias_is_constant; /* and can be read before the kernel in front ends */
     struct output_args out;
-    struct quant_end quant; /* of integers */
+    struct quant_end quant; /* of 8 bits */
 };
 
 /* ---- types --------------------------------------------------------- */
 
-/* SPLIT: each product as three of TF32; WIDE: of 32 bits; QUANT: integers
- * (quant/end.cuh); PEAK: tenths of a TFLOP/s that a multiprocessor of an H200
- * reaches with the largest tile. */
+/* SPLIT: each product as three of TF32; WIDE: of 32 bits; QUANT: 8 bits
+ * (quant/end.cuh); PARTS: a k-tile has sums of its own, which are added in
+ * round-to-nearest arithmetic; PEAK: tenths of a TFLOP/s that a multiprocessor
+ * of an H200 reaches with the largest tile. */
 struct igemm_f16 {
     typedef __half type;
     typedef float sum;
-    enum { SPLIT = 0, WIDE = 0, QUANT = 0, PEAK = 20 };
+    enum { SPLIT = 0, WIDE = 0, QUANT = 0, PARTS = 0, PEAK = 20 };
 };
 struct igemm_bf16 {
     typedef __nv_bfloat16 type;
     typedef float sum;
-    enum { SPLIT = 0, WIDE = 0, QUANT = 0, PEAK = 20 };
+    enum { SPLIT = 0, WIDE = 0, QUANT = 0, PARTS = 0, PEAK = 20 };
 };
 struct igemm_tf32 {
     typedef float type;
     typedef float sum;
-    enum { SPLIT = 0, WIDE = 1, QUANT = 0, PEAK = 10 };
+    enum { SPLIT = 0, WIDE = 1, QUANT = 0, PARTS = 0, PEAK = 10 };
 };
 struct igemm_tf32x3 {
     typedef float type;
     typedef float sum;
-    enum { SPLIT = 1, WIDE = 1, QUANT = 0, PEAK = 3 };
+    enum { SPLIT = 1, WIDE = 1, QUANT = 0, PARTS = 0, PEAK = 3 };
 };
 /* Pixels of U8 or I8, weights of I8. */
 template <typename X> struct igemm_bytes {
     typedef X type;
     typedef int sum;
-    enum { SPLIT = 0, WIDE = 0, QUANT = 1, PEAK = 40 };
+    enum { SPLIT = 0, WIDE = 0, QUANT = 1, PARTS = 0, PEAK = 40 };
 };
 typedef igemm_bytes<uint8_t> igemm_u8;
 typedef igemm_bytes<int8_t> igemm_i8;
+/* F8E4M3.  Tensor cores of sm_89 keep 13 bits behind the point of sums. */
+struct igemm_e4m3 {
+    typedef float8 type;
+    typedef float sum;
+    enum { SPLIT = 0, WIDE = 0, QUANT = 1, PARTS = 1, PEAK = 40 };
+};
 
 /* ---- tiles --------------------------------------------------------- */
 
@@ -273,10 +280,10 @@ igemm_multiply_split(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
                 acc[i][j][e] += part[i][j][e];
 }
 
-/* One k-tile: stage holds BM rows of x, then BN rows of w. */
+/* Adds one k-tile: stage holds BM rows of x, then BN rows of w. */
 template <typename L>
 static __device__ __forceinline__ void
-    igemm_k_tile(typename L::sum (&acc)[L::MT][L::NT][4], uint32_t stage)
+    igemm_add_k_tile(typename L::sum (&acc)[L::MT][L::NT][4], uint32_t stage)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row_a = warp / L::WARPS_N * L::WM + lane % 16;
@@ -314,6 +321,27 @@ static __device__ __forceinline__ void
             }
             igemm_multiply<L>(acc, fa, fb);
         }
+    }
+}
+
+/* The same, by sums of the k-tile's own where the type wants them. */
+template <typename L>
+static __device__ __forceinline__ void
+    igemm_k_tile(typename L::sum (&acc)[L::MT][L::NT][4], uint32_t stage)
+{
+    if constexpr (L::mode::PARTS) {
+        typename L::sum part[L::MT][L::NT][4] = {};
+
+        igemm_add_k_tile<L>(part, stage);
+#pragma unroll
+        for (int i = 0; i < L::MT; i++)
+#pragma unroll
+            for (int j = 0; j < L::NT; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    acc[i][j][e] += part[i][j][e];
+    } else {
+        igemm_add_k_tile<L>(acc, stage);
     }
 }
 
@@ -374,9 +402,9 @@ igemm_finish(const struct igemm_args &a, const float *tile, const float *bias,
         return;
     }
     if constexpr (L::mode::QUANT)
-        quant_store_tile<L::BN, L::THREADS>(a.quant, a.out, (const int *)tile,
-                                            L::PITCH, at.m, at.rows, at.k,
-                                            at.columns, a.g.kg);
+        quant_store_tile<L::BN, L::THREADS>(
+            a.quant, a.out, (const typename L::sum *)tile, L::PITCH, at.m,
+            at.rows, at.k, at.columns, a.g.kg);
     else if (a.end == IGEMM_VECTORS)
         igemm_store_vectors<T, N, L::BN, L::THREADS>(a.out, at, tile, L::PITCH,
                                                      bias);
@@ -419,7 +447,7 @@ static __global__ void __launch_bounds__(256)
         return;
 #pragma unroll
     for (int j = 0; j < N; j++)
-        v.at[j] = c + j < a.channels ? from[j] : T(0);
+        v.at[j] = c + j < a.channels ? from[j] : T();
     store_vec<T, N>((T *)a.to + i * N, v);
 }
 

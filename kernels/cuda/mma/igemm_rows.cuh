@@ -20,9 +20,9 @@ struct igemm_state {
 
 /* PLAIN: copies of 16 bytes, one pass.  DEEP: the same for few tiles of a deep
  * product.  SPLIT_K: split-K, two passes.  GATHER: any number of channels,
- * copied one by one or in pairs; integers in eights or fours, too.  PADDED: any
+ * copied one by one or in pairs; bytes in eights or fours, too.  PADDED: any
  * number of channels of one group, padded to whole vectors by a pass of its
- * own; up to four integers to four. */
+ * own; up to four bytes to four. */
 enum igemm_kind {
     IGEMM_PLAIN,
     IGEMM_DEEP,
@@ -255,7 +255,8 @@ static int igemm_pack(const struct kern_exec *e, int i, const void *src,
                         (int64_t)s->g.r * s->g.s * own.cg,
                         (size_t)s->g.k * (size_t)s->pitch, dst);
     conv_pack_rows(&own, e->problem.in[i].dtype, src,
-                   C::QUANT ? INFER_I8 : e->problem.in[CONV_X].dtype,
+                   C::QUANT ? quant_weights_of(e->problem.in[CONV_X].dtype)
+                            : e->problem.in[CONV_X].dtype,
                    C::L::mode::WIDE && !C::L::mode::SPLIT ? CONV_ROUND_TF32
                                                           : CONV_ROUND_TYPE,
                    s->g.cg, s->pitch, dst);
@@ -279,20 +280,21 @@ static int igemm_launch_tile(const struct igemm_args *a, void *stream,
                           stream, *a, err);
 }
 
-static inline int igemm_launch_quant_reduce(const struct igemm_args *a,
-                                            void *stream,
-                                            struct infer_error *err)
+template <typename S>
+static int igemm_launch_quant_reduce(const struct igemm_args *a, void *stream,
+                                     struct infer_error *err)
 {
-    const struct quant_reduce_args r = {a->out, a->quant, (const int *)a->parts,
-                                        a->g.m, a->splits};
+    const struct quant_reduce_args<S> r = {
+        a->out, a->quant, (const S *)a->parts, a->g.m, a->splits
+    };
     const bool wide = output_is_wide(&a->out, 4);
     const size_t threads = (size_t)a->g.m * (a->g.k / (wide ? 4 : 1));
     const dim3 grid((unsigned)((threads + 255) / 256));
 
-    return wide ? launch_chained(quant_reduce<4>, grid, dim3(256), 0, stream, r,
-                                 err)
-                : launch_chained(quant_reduce<1>, grid, dim3(256), 0, stream, r,
-                                 err);
+    return wide ? launch_chained(quant_reduce<4, S>, grid, dim3(256), 0, stream,
+                                 r, err)
+                : launch_chained(quant_reduce<1, S>, grid, dim3(256), 0, stream,
+                                 r, err);
 }
 
 template <typename T>
@@ -399,7 +401,8 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
     if (rc < 0 || s->splits == 1)
         return rc;
     if constexpr (C::QUANT)
-        return igemm_launch_quant_reduce(&a, args->stream, err);
+        return igemm_launch_quant_reduce<typename C::L::sum>(&a, args->stream,
+                                                             err);
     else
         return igemm_launch_reduce<T>(&a, args->stream, err);
 }

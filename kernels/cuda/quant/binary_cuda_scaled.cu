@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sums, differences, products, maxima and minima of tensors that broadcast to
- * each other, on integers with scales (kernels/quant/quant.h), of any strides.
+ * each other, on 8 bits with scales (kernels/quant/quant.h), of any strides.
  *
  * One thread four elements of the output's innermost dimension where all
  * tensors allow, else one.  No shared memory.
@@ -75,11 +75,11 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     if (!quant_is_scaled(p) || !scaled_is_known(&p->in[0]) ||
         !scaled_is_known(&p->in[1]) || !scaled_is_known(&p->out[0]))
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes I8, U8, F32, F16 and BF16 with scales");
+                         "takes 8 bits, F32, F16 and BF16 with scales");
     if (!is_known(p->attr.binary.kind) ||
         !scaled_act_is_known(&p->epilogue.act))
         return error_set(why, INFER_EUNSUPPORTED,
-                         "lacks this function of integers with scales");
+                         "lacks this function of 8 bits with scales");
     return 0;
 }
 

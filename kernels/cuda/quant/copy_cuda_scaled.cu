@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Quantisation, its inverse, and both: copies with scales between F32, F16,
- * BF16, I8 and U8 of any strides (kernels/quant/quant.h).
+ * BF16, I8, U8 and F8E4M3 of any strides (kernels/quant/quant.h).
  *
  * One thread four elements of the output's innermost dimension where they lie
  * side by side there, and in the input side by side or one for all, else one.
@@ -42,7 +42,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     if (!quant_is_scaled(p) || !scaled_is_known(&p->in[0]) ||
         !scaled_is_known(&p->out[0]))
         return error_set(why, INFER_EUNSUPPORTED,
-                         "copies I8, U8, F32, F16 and BF16 with scales");
+                         "copies 8 bits, F32, F16 and BF16 with scales");
     return 0;
 }
 

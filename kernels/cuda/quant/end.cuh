@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of a layer on integers of 8 bits (kernels/quant/quant.h), from sums
- * in 32 bits to outputs.  Each operation is rounded once, as the reference
- * rounds it: no product and sum are contracted that it does not contract.
+ * The end of a layer on 8 bits (kernels/quant/quant.h), from sums in 32 bits to
+ * outputs.  Each operation is rounded once, as the reference rounds it: no
+ * product and sum are contracted that it does not contract.  The type S of the
+ * sums says what 8 bits are: int of I8 and U8, float of F8E4M3, which has no
+ * zero points, so that its offsets are not read.
  *
  * The product takes x as it lies, its padding as the zero point, so that the
  * zero point's share of a sum depends on the output channel alone: it is packed
@@ -14,6 +16,7 @@
 
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/float8.cuh"
 
 extern "C" {
 #include "kernels/cuda/quant/quant_pack.h"
@@ -32,7 +35,7 @@ struct quant_end {
     int scale_step;     /* 0 or 1 */
     float x_scale;
     enum infer_dtype y_type, r_type;
-    bool is_byte; /* y is I8 or U8 */
+    bool is_byte; /* y is of 8 bits */
     bool act;     /* the activation is not part of the limits */
     float inverse, low, high;
     int zero;
@@ -107,6 +110,18 @@ static inline struct quant_end quant_end_of(const struct kern_exec *e,
 
 /* ---- values -------------------------------------------------------- */
 
+/* True for the sums of F8E4M3. */
+template <typename S>
+static __host__ __device__ constexpr bool quant_is_f8(void);
+template <> constexpr bool quant_is_f8<int>(void)
+{
+    return false;
+}
+template <> constexpr bool quant_is_f8<float>(void)
+{
+    return true;
+}
+
 /* Scales, biases and offsets of N adjacent output channels. */
 template <int N> struct quant_channels {
     float scale[N], bias[N];
@@ -148,13 +163,22 @@ quant_load_channels(const struct quant_end &q, const float *bias, int k,
     }
 }
 
-/* Adds N residuals of bytes, the lowest N of a word: the integer, that of I8
- * plus 128, is made a float's fraction above 2^23, from which r_base takes
- * 2^23, the 128 and the zero point, exactly. */
-template <int N>
+/* Adds N residuals of bytes, the lowest N of a word.  Integers: that of I8 plus
+ * 128 is made a float's fraction above 2^23, from which r_base takes 2^23, the
+ * 128 and the zero point, exactly. */
+template <typename S, int N>
 static __device__ __forceinline__ void quant_add_word(const struct quant_end &q,
                                                       uint32_t word, float *v)
 {
+    if constexpr (quant_is_f8<S>()) {
+        float r[4];
+
+        float8_values(word, r);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = fmaf(r[i], q.r_scale, v[i]);
+        return;
+    }
     word ^= q.r_flip;
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -186,7 +210,60 @@ quant_integers(const struct quant_end &q, const float *v, uint32_t *to)
     }
 }
 
+/* The codes of F8E4M3 of four values within the limits, which only an
+ * activation makes narrower than the conversion's own. */
+static __device__ __forceinline__ uint32_t quant_f8(const struct quant_end &q,
+                                                    const float *v)
+{
+    float to[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        to[i] = min_nan(max_nan(__fmul_rn(v[i], q.inverse), q.low), q.high);
+    return float8_codes(to);
+}
+
+/* Four values as bytes of a word. */
+template <typename S>
+static __device__ __forceinline__ uint32_t
+quant_round_word(const struct quant_end &q, const float *v)
+{
+    if constexpr (quant_is_f8<S>()) {
+        return quant_f8(q, v);
+    } else {
+        uint32_t bits[4];
+
+        quant_integers<4>(q, v, bits);
+        return quant_bytes(bits);
+    }
+}
+
+template <typename S>
+static __device__ __forceinline__ uint8_t
+quant_round_byte(const struct quant_end &q, float v)
+{
+    if constexpr (quant_is_f8<S>()) {
+        const float four[4] = {v, v, v, v};
+
+        return (uint8_t)quant_f8(q, four);
+    } else {
+        uint32_t bits;
+
+        quant_integers<1>(q, &v, &bits);
+        return (uint8_t)bits;
+    }
+}
+
 /* Sums of N channels as values, with the bias. */
+template <int N>
+static __device__ __forceinline__ void
+quant_values(const float *sum, const struct quant_channels<N> &c, float *v)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] = fmaf(sum[i], c.scale[i], c.bias[i]);
+}
+
 template <int N>
 static __device__ __forceinline__ void
 quant_values(const int *sum, const struct quant_channels<N> &c, float *v)
@@ -198,22 +275,19 @@ quant_values(const int *sum, const struct quant_channels<N> &c, float *v)
 }
 
 /* Four channels whose output and residual are bytes; word: the residual's. */
-template <quant_kind KIND>
+template <typename S, quant_kind KIND>
 static __device__ __forceinline__ uint32_t
 quant_word(const struct quant_end &q, const struct output_args &o, float *v,
            uint32_t word)
 {
-    uint32_t bits[4];
-
     if (KIND == QUANT_ADD ||
         (KIND == QUANT_ANY && o.residual && !o.epilogue.residual_last))
-        quant_add_word<4>(q, word, v);
+        quant_add_word<S, 4>(q, word, v);
     if (KIND == QUANT_ANY && q.act)
         unary_piecewise_linear<4>(o.epilogue.act, v);
     if (KIND == QUANT_ANY && o.residual && o.epilogue.residual_last)
-        quant_add_word<4>(q, word, v);
-    quant_integers<4>(q, v, bits);
-    return quant_bytes(bits);
+        quant_add_word<S, 4>(q, word, v);
+    return quant_round_word<S>(q, v);
 }
 
 /* ---- memory -------------------------------------------------------- */
@@ -231,7 +305,7 @@ static __device__ __forceinline__ void quant_add_floats(const void *from,
 }
 
 /* Adds N residuals from channel k of pixel m on, of any type. */
-template <int N>
+template <typename S, int N>
 static __device__ __forceinline__ void
 quant_add_residual(const struct quant_end &q, const struct output_args &o,
                    int m, int k, float *v)
@@ -246,23 +320,21 @@ quant_add_residual(const struct quant_end &q, const struct output_args &o,
         quant_add_floats<__nv_bfloat16, N>(o.residual, at, v);
     } else {
         const uint8_t *from = (const uint8_t *)o.residual + at;
-        quant_add_word<N>(q, N == 4 ? *(const uint32_t *)from : *from, v);
+        quant_add_word<S, N>(q, N == 4 ? *(const uint32_t *)from : *from, v);
     }
 }
 
 /* Stores N values from channel k of pixel m on. */
-template <int N>
+template <typename S, int N>
 static __device__ __forceinline__ void
 quant_store_values(const struct quant_end &q, const struct output_args &o,
                    size_t at, const float *v)
 {
     if (q.is_byte) {
-        uint32_t bits[N];
-        quant_integers<N>(q, v, bits);
         if constexpr (N == 4)
-            *(uint32_t *)((uint8_t *)o.y + at) = quant_bytes(bits);
+            *(uint32_t *)((uint8_t *)o.y + at) = quant_round_word<S>(q, v);
         else
-            ((uint8_t *)o.y)[at] = (uint8_t)bits[0];
+            ((uint8_t *)o.y)[at] = quant_round_byte<S>(q, v[0]);
     } else if (q.y_type == INFER_F16) {
         store_floats<__half, N>((__half *)o.y + at, v);
     } else if (q.y_type == INFER_BF16) {
@@ -273,10 +345,10 @@ quant_store_values(const struct quant_end &q, const struct output_args &o,
 }
 
 /* Finishes N sums from channel k of pixel m on, and stores them. */
-template <int N, quant_kind KIND>
+template <int N, quant_kind KIND, typename S>
 static __device__ __forceinline__ void
 quant_store(const struct quant_end &q, const struct output_args &o,
-            const struct quant_channels<N> &c, int m, int k, const int *sum)
+            const struct quant_channels<N> &c, int m, int k, const S *sum)
 {
     const size_t at = (size_t)m * o.y_pitch + k;
     float v[N];
@@ -287,23 +359,23 @@ quant_store(const struct quant_end &q, const struct output_args &o,
         if (KIND == QUANT_ADD)
             word = *(const uint32_t *)((const uint8_t *)o.residual +
                                        (size_t)m * o.r_pitch + k);
-        *(uint32_t *)((uint8_t *)o.y + at) = quant_word<KIND>(q, o, v, word);
+        *(uint32_t *)((uint8_t *)o.y + at) = quant_word<S, KIND>(q, o, v, word);
     } else {
         if (o.residual && !o.epilogue.residual_last)
-            quant_add_residual<N>(q, o, m, k, v);
+            quant_add_residual<S, N>(q, o, m, k, v);
         if (q.act)
             unary_piecewise_linear<N>(o.epilogue.act, v);
         if (o.residual && o.epilogue.residual_last)
-            quant_add_residual<N>(q, o, m, k, v);
-        quant_store_values<N>(q, o, at, v);
+            quant_add_residual<S, N>(q, o, m, k, v);
+        quant_store_values<S, N>(q, o, at, v);
     }
 }
 
 /* The same of four channels, the kind being that of q. */
+template <typename S>
 static __device__ __forceinline__ void
 quant_store_four(const struct quant_end &q, const struct output_args &o,
-                 const struct quant_channels<4> &c, int m, int k,
-                 const int *sum)
+                 const struct quant_channels<4> &c, int m, int k, const S *sum)
 {
     if (q.kind == QUANT_PLAIN)
         quant_store<4, QUANT_PLAIN>(q, o, c, m, k, sum);
@@ -318,10 +390,10 @@ quant_store_four(const struct quant_end &q, const struct output_args &o,
 /* Finishes a tile of sums in shared memory, rows of `pitch` words: `rows`
  * pixels from m on by `columns` channels from k on, four channels a thread and
  * step where `wide`.  A thread keeps its channels. */
-template <int N, quant_kind KIND, int COLUMNS, int THREADS>
+template <int N, quant_kind KIND, int COLUMNS, int THREADS, typename S>
 static __device__ __forceinline__ void
 quant_store_columns(const struct quant_end &q, const struct output_args &o,
-                    const int *tile, int pitch, int m, int rows, int k,
+                    const S *tile, int pitch, int m, int rows, int k,
                     int columns)
 {
     constexpr int per_row = COLUMNS / N;
@@ -335,7 +407,7 @@ quant_store_columns(const struct quant_end &q, const struct output_args &o,
 #pragma unroll 2
     for (int row = threadIdx.x / per_row; row < rows;
          row += THREADS / per_row) {
-        const vec<int, N> sum = load_vec<int, N>(tile + row * pitch + column);
+        const vec<S, N> sum = load_vec<S, N>(tile + row * pitch + column);
         quant_store<N, KIND>(q, o, c, m + row, k + column, sum.at);
     }
 }
@@ -348,11 +420,11 @@ quant_is_wide(const struct output_args &o, int kg)
     return kg % 4 == 0 && o.y_pitch % 4 == 0 && o.r_pitch % 4 == 0;
 }
 
-template <int COLUMNS, int THREADS>
+template <int COLUMNS, int THREADS, typename S>
 static __device__ __forceinline__ void
 quant_store_tile(const struct quant_end &q, const struct output_args &o,
-                 const int *tile, int pitch, int m, int rows, int k,
-                 int columns, int kg)
+                 const S *tile, int pitch, int m, int rows, int k, int columns,
+                 int kg)
 {
     if (!quant_is_wide(o, kg))
         quant_store_columns<1, QUANT_ANY, COLUMNS, THREADS>(
@@ -370,23 +442,23 @@ quant_store_tile(const struct quant_end &q, const struct output_args &o,
 
 /* ---- split-K ------------------------------------------------------- */
 
-/* parts[split][m][k] of integers. */
-struct quant_reduce_args {
+/* parts[split][m][k] of type S. */
+template <typename S> struct quant_reduce_args {
     struct output_args out;
     struct quant_end end;
-    const int *parts;
+    const S *parts;
     int m, splits;
 };
 
 /* One thread finishes N channels of a pixel. */
-template <int N>
+template <int N, typename S>
 static __global__ void __launch_bounds__(256)
-    quant_reduce(const __grid_constant__ struct quant_reduce_args a)
+    quant_reduce(const __grid_constant__ struct quant_reduce_args<S> a)
 {
     const size_t i = (size_t)blockIdx.x * 256 + threadIdx.x;
     const size_t per_row = a.out.k / N, count = (size_t)a.m * a.out.k;
     struct quant_channels<N> c;
-    int sum[N] = {};
+    S sum[N] = {};
 
     launch_wait();
     if (i >= (size_t)a.m * per_row)
@@ -394,7 +466,7 @@ static __global__ void __launch_bounds__(256)
     const int k = (int)(i % per_row) * N;
     quant_load_channels<N>(a.end, a.out.bias, k, a.out.k, &c);
     for (int s = 0; s < a.splits; s++) {
-        const vec<int, N> part = load_vec<int, N>(a.parts + s * count + i * N);
+        const vec<S, N> part = load_vec<S, N>(a.parts + s * count + i * N);
 #pragma unroll
         for (int j = 0; j < N; j++)
             sum[j] += part.at[j];

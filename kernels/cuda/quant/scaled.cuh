@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements of copies, pools and functions of two arguments on integers with
+/* Elements of copies, pools and functions of two arguments on 8 bits with
  * scales (kernels/quant/quant.h): values in single precision. */
 #ifndef KERNELS_CUDA_QUANT_SCALED_CUH
 #define KERNELS_CUDA_QUANT_SCALED_CUH
@@ -10,7 +10,7 @@ extern "C" {
 #include "kernels/quant/quant.h"
 }
 
-/* A tensor's type; scale and zero point of I8 and U8. */
+/* A tensor's type; scale and zero point of 8 bits. */
 struct scaled_type {
     enum infer_dtype dtype;
     float scale, inverse, low, high;
@@ -53,6 +53,14 @@ scaled_load(const struct scaled_type &t, const void *p, int64_t i, float *v)
         load_floats<__half, N>((const __half *)p + i, v);
     } else if (t.dtype == INFER_BF16) {
         load_floats<__nv_bfloat16, N>((const __nv_bfloat16 *)p + i, v);
+    } else if (t.dtype == INFER_F8E4M3) {
+        float four[4];
+        float8_values(N == 4 ? *(const uint32_t *)((const uint8_t *)p + i)
+                             : ((const uint8_t *)p)[i],
+                      four);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            v[j] = __fmul_rn(four[j], t.scale);
     } else {
         const vec<uint8_t, N> bytes =
             load_vec<uint8_t, N>((const uint8_t *)p + i);
@@ -86,6 +94,15 @@ scaled_store(const struct scaled_type &t, void *p, int64_t i, const float *v)
         store_floats<__half, N>((__half *)p + i, v);
     } else if (t.dtype == INFER_BF16) {
         store_floats<__nv_bfloat16, N>((__nv_bfloat16 *)p + i, v);
+    } else if (t.dtype == INFER_F8E4M3) {
+        float four[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            four[j] = j < N ? __fdiv_rn(v[j < N ? j : 0], t.scale) : 0;
+        if constexpr (N == 4)
+            *(uint32_t *)((uint8_t *)p + i) = float8_codes(four);
+        else
+            ((uint8_t *)p)[i] = (uint8_t)float8_codes(four);
     } else {
         vec<uint8_t, N> bytes;
 #pragma unroll

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of integers of 8 bits by wgmma (sm_90a). */
+/* Products of 8 bits by wgmma (sm_90a). */
 #ifndef KERNELS_CUDA_QUANT_WGMMA_PRODUCTS_CUH
 #define KERNELS_CUDA_QUANT_WGMMA_PRODUCTS_CUH
 
+#include "kernels/cuda/float8.cuh"
 #include "kernels/cuda/hopper.cuh"
 
 /* d = a b + (add ? d : 0) for a 64 x N tile, 32 deep, as wgmma_mma() of floats:
@@ -37,5 +38,27 @@ QUANT_WGMMA(32, 16, 16, 17, 18)
 QUANT_WGMMA(64, 32, 32, 33, 34)
 QUANT_WGMMA(128, 64, 64, 65, 66)
 QUANT_WGMMA(256, 128, 128, 129, 130)
+
+/* The same of F8E4M3, by sums in single precision. */
+/* clang-format off */
+#define FLOAT8_WGMMA(n, regs, ia, ib, ip)                                      \
+    static __device__ __forceinline__ void wgmma_mma(                          \
+        float8, float(&d)[regs], uint64_t a, uint64_t b, bool add)             \
+    {                                                                          \
+        HOPPER_ASM("{\n.reg .pred p;\n"                                        \
+                   "setp.ne.b32 p, %" #ip ", 0;\n"                             \
+                   "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3"       \
+                   ".e4m3 {" WGMMA_D##regs "}, %" #ia ", %" #ib                \
+                   ", p, 1, 1;\n}"                                             \
+                   : WGMMA_R##regs(0)                                          \
+                   : "l"(a), "l"(b), "r"(add ? 1 : 0));                        \
+    }
+/* clang-format on */
+FLOAT8_WGMMA(32, 16, 16, 17, 18)
+FLOAT8_WGMMA(64, 32, 32, 33, 34)
+FLOAT8_WGMMA(128, 64, 64, 65, 66)
+FLOAT8_WGMMA(192, 96, 96, 97, 98)
+FLOAT8_WGMMA(256, 128, 128, 129, 130)
+#undef FLOAT8_WGMMA
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Maximum and average pooling of 1 to 3 dimensions on integers with scales
+ * Maximum and average pooling of 1 to 3 dimensions on 8 bits with scales
  * (kernels/quant/quant.h).
  *
  * One thread an output position and four channels, one word of them, where they
  * lie side by side, else one channel.  Maxima are of bytes in halves of words,
- * two at a time; I8 is moved by 128 first.  Sums are of 32 bits.
+ * two at a time; I8 is moved by 128 first.  Sums are of 32 bits; maxima and
+ * sums of F8E4M3 in single precision.
  */
 #include "kernels/cuda/quant/scaled.cuh"
 #include "kernels/cuda/reduce/pool_taps.cuh"
@@ -30,8 +31,13 @@ struct quant_pool_args {
 template <int N, bool MAX> struct quant_seen;
 
 template <int N> struct quant_seen<N, true> {
+    enum { MAX = 1 };
     uint32_t even, odd; /* bytes 0 and 2, 1 and 3 */
 
+    __device__ __forceinline__ void start(void)
+    {
+        even = odd = 0;
+    }
     __device__ __forceinline__ void see(uint32_t word)
     {
         even = __vmaxu2(even, word & 0x00ff00ff);
@@ -44,8 +50,15 @@ template <int N> struct quant_seen<N, true> {
 };
 
 template <int N> struct quant_seen<N, false> {
+    enum { MAX = 0 };
     int sum[N];
 
+    __device__ __forceinline__ void start(void)
+    {
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[j] = 0;
+    }
     __device__ __forceinline__ void see(uint32_t word)
     {
 #pragma unroll
@@ -55,6 +68,28 @@ template <int N> struct quant_seen<N, false> {
     __device__ __forceinline__ int of(int j) const
     {
         return sum[j];
+    }
+};
+
+/* The same of F8E4M3. */
+template <int N, bool IS_MAX> struct float8_seen {
+    enum { MAX = IS_MAX };
+    float v[N];
+
+    __device__ __forceinline__ void start(void)
+    {
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            v[j] = MAX ? -448.0f : 0;
+    }
+    __device__ __forceinline__ void see(uint32_t word)
+    {
+        float four[4];
+
+        float8_values(word, four);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            v[j] = MAX ? max_nan(v[j], four[j]) : __fadd_rn(v[j], four[j]);
     }
 };
 
@@ -79,19 +114,31 @@ values_of(const struct quant_pool_args &a, const struct quant_seen<N, MAX> &s,
 }
 
 template <int N, bool MAX>
+static __device__ __forceinline__ void
+values_of(const struct quant_pool_args &a, const struct float8_seen<N, MAX> &s,
+          int inside, int n, float *v)
+{
+    const float scale = MAX ? a.x_scale : __fdiv_rn(a.x_scale, (float)n);
+
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        v[j] = inside ? __fmul_rn(s.v[j], scale) : 0;
+}
+
+template <int N, typename Seen>
 static __global__ void __launch_bounds__(THREADS)
     quant_pool(const __grid_constant__ struct quant_pool_args a)
 {
     const uint32_t i = blockIdx.x * (uint32_t)THREADS + threadIdx.x;
     const struct cuda_window &w = a.w;
-    struct quant_seen<N, MAX> seen = {
-    };
+    Seen seen;
     uint32_t o[5];
     float v[N];
 
     launch_wait();
     if (i >= a.count)
         return;
+    seen.start();
     w.index(i, o);
     const struct taps td = taps_of<false>(w, 0, o[2]);
     const struct taps th = taps_of<false>(w, 1, o[3]);
@@ -116,7 +163,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int inside = max(td.last - td.first, 0) * max(th.last - th.first, 0) *
                        max(tw.last - tw.first, 0);
     const int counted = td.counted * th.counted * tw.counted;
-    values_of<N, MAX>(a, seen, inside, a.include_pad ? counted : inside, v);
+    values_of(a, seen, inside, a.include_pad ? counted : inside, v);
     unary_piecewise_linear<N>(a.act, v);
     scaled_store<N>(a.to, a.y,
                     o[0] * w.y_stride[0] + (int64_t)o[1] * N * w.y_stride[1] +
@@ -139,8 +186,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     (void)d;
     if (!quant_is_scaled(p) || !scaled_is_known(&p->out[0]) ||
         !scaled_act_is_known(&p->epilogue.act))
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "pools integers of 8 bits with scales");
+        return error_set(why, INFER_EUNSUPPORTED, "pools 8 bits with scales");
     if (kern_tensor_count(&p->in[0]) > INT32_MAX ||
         kern_tensor_count(&p->out[0]) > INT32_MAX)
         return error_set(why, INFER_EUNSUPPORTED,
@@ -173,6 +219,15 @@ static bool in_words(const struct kern_tensor *t, const void *at)
 
 typedef void (*quant_pool_function)(const struct quant_pool_args);
 
+template <int N> static quant_pool_function function_of(bool float8, bool max)
+{
+    if (float8)
+        return max ? quant_pool<N, float8_seen<N, true>>
+                   : quant_pool<N, float8_seen<N, false>>;
+    return max ? quant_pool<N, quant_seen<N, true>>
+               : quant_pool<N, quant_seen<N, false>>;
+}
+
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
@@ -197,10 +252,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.y = args->out[0];
     a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / n);
     a.w.split_by((int)(p->out[0].dim[1] / n));
+    const bool float8 = p->in[0].dtype == INFER_F8E4M3;
     const quant_pool_function f =
-        words ? max ? quant_pool<4, true> : quant_pool<4, false>
-        : max ? quant_pool<1, true>
-              : quant_pool<1, false>;
+        words ? function_of<4>(float8, max) : function_of<1>(float8, max);
     return launch_chained(f, cuda_blocks(a.count, THREADS), THREADS, 0,
                           args->stream, a, err);
 }

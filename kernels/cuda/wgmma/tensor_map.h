@@ -16,13 +16,14 @@ enum tensor_map_type {
     TENSOR_MAP_TF32 /* F32 in memory, rounded to TF32 as it is copied */
 };
 
-/* The type of maps of F16, BF16, F32, I8 or U8 tensors. */
+/* The type of maps of F16, BF16, F32, I8, U8 or F8E4M3 tensors. */
 static inline enum tensor_map_type tensor_map_type_of(enum infer_dtype dtype)
 {
-    return dtype == INFER_F16                       ? TENSOR_MAP_F16
-           : dtype == INFER_BF16                    ? TENSOR_MAP_BF16
-           : dtype == INFER_I8 || dtype == INFER_U8 ? TENSOR_MAP_BYTES
-                                                    : TENSOR_MAP_F32;
+    return dtype == INFER_F16    ? TENSOR_MAP_F16
+           : dtype == INFER_BF16 ? TENSOR_MAP_BF16
+           : dtype == INFER_I8 || dtype == INFER_U8 || dtype == INFER_F8E4M3
+               ? TENSOR_MAP_BYTES
+               : TENSOR_MAP_F32;
 }
 
 /* All maps but tensor_map_patches() have boxes of 128 bytes by some rows in the

@@ -5,8 +5,8 @@
  *
  * The product.  Rows m are output pixels, columns n output channels, the depth
  * d = (r, s, c) with c padded to whole k-tiles in the packed weights.  A k-tile
- * is 128 bytes of channels of one filter position (r, s): 128 integers of 8
- * bits, 64 halves or 32 floats.  TMA finds the windows itself through an im2col
+ * is 128 bytes of channels of one filter position (r, s): 128 of 8 bits, 64
+ * halves or 32 floats.  TMA finds the windows itself through an im2col
  * tensor map; a 1x1 window with neither stride nor pads is a plain matrix. Both
  * fill with zeros outside the image, past the last channel and past the last
  * pixel.  Of weights only rows that exist are loaded: rows of zeros cost more
@@ -49,13 +49,13 @@ struct wgmma_args {
     float *bn_stats;         /* partial statistics; NULL: none */
     const void *input_scale; /* [n][c]; NULL: none (wgmma_input_scale.cuh) */
     struct fast_div pixels;  /* of an image, for the input scale */
-    struct quant_end quant;  /* of integers (wgmma_8bit.cuh) */
+    struct quant_end quant;  /* of 8 bits (wgmma_8bit.cuh) */
 };
 
 /* ---- types --------------------------------------------------------- */
 
-/* WEIGHTS: matrices of packed weights; HALF: of 16 bits; BYTES: integers of 8
- * bits; B_MN_MAJOR: dgrad,
+/* WEIGHTS: matrices of packed weights; HALF: of 16 bits; BYTES: of 8 bits;
+ * B_MN_MAJOR: dgrad,
  * whose weights lie as in training, w[channel of d][filter position][n], may
  * have changed since the launch before, and are read with the filter flipped.
  * INPUT_SCALE: x is multiplied with a scale in registers
@@ -95,6 +95,13 @@ template <typename T> struct wgmma_bytes {
 };
 typedef wgmma_bytes<uint8_t> wgmma_u8;
 typedef wgmma_bytes<int8_t> wgmma_i8;
+/* F8E4M3.  Tensor cores keep 13 bits behind the point of the largest term of a
+ * sum, so that each k-tile has sums of its own. */
+struct wgmma_e4m3 {
+    typedef float8 type;
+    typedef float sum;
+    enum { WEIGHTS = 1, HALF = 0, BYTES = 1, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
+};
 
 /* ---- the pipeline -------------------------------------------------- */
 
@@ -324,6 +331,70 @@ wgmma_multiply(M, S (&acc)[MT][N], struct pipeline_state *pipe,
     wgmma_wait_group<0>();
     if (first_lane)
         mbarrier_arrive(empty + before * 8);
+}
+
+/* The products of a k-tile, STEPS times 32 bytes deep, of 64 rows. */
+template <int STEPS, int N>
+static __device__ __forceinline__ void wgmma_issue_part(float (&part)[N],
+                                                        uint64_t x, uint64_t w)
+{
+    wgmma_arrive();
+#pragma unroll
+    for (int k = 0; k < STEPS; k++)
+        wgmma_mma(float8(), part, x + k * 2, w + k * 2, k > 0);
+    wgmma_commit_group();
+}
+
+/* The main loop of F8E4M3: 64 rows after the other, each of whose k-tiles has
+ * sums of its own, which are added in round-to-nearest arithmetic while the
+ * products of another warpgroup run; or of the next rows, where registers are
+ * enough for their sums too. */
+template <int STAGES, int MT, int N>
+static __device__ __forceinline__ void
+wgmma_multiply(wgmma_e4m3, float (&acc)[MT][N], struct pipeline_state *pipe,
+               const unsigned char *, uint32_t base, uint32_t full,
+               uint32_t empty, int x_at, int w_at, int k_tiles,
+               int order_barrier,
+               struct wgmma_operand_state<wgmma_e4m3, MT> &operand)
+{
+    constexpr int PARTS = MT == 2 && N <= 32 ? 2 : 1;
+    const int stage_bytes = w_at + 2 * N * 128;
+    const bool first_lane = threadIdx.x % 32 == 0;
+    float part[PARTS][N];
+
+    for (int i = 0; i < k_tiles; i++) {
+        const uint32_t stage = base + pipe->stage * stage_bytes;
+        const uint64_t x = smem_desc_k_major(stage + x_at);
+        const uint64_t w = smem_desc_k_major(stage + w_at);
+        const bool half = wgmma_operand_next(operand);
+        mbarrier_wait(full + pipe->stage * 8, pipe->parity);
+#pragma unroll
+        for (int mt = 0; mt < MT; mt += PARTS) {
+#pragma unroll
+            for (int j = 0; j < PARTS; j++) {
+                const uint64_t rows = x + (mt + j) * (8192 >> 4);
+                if (half)
+                    wgmma_issue_part<2>(part[j], rows, w);
+                else
+                    wgmma_issue_part<4>(part[j], rows, w);
+            }
+#pragma unroll
+            for (int j = 0; j < PARTS; j++) {
+                if (j + 1 < PARTS)
+                    wgmma_wait_group<1>();
+                else
+                    wgmma_wait_group<0>();
+                if (mt + j + 1 == MT && first_lane)
+                    mbarrier_arrive(empty + pipe->stage * 8);
+#pragma unroll
+                for (int e = 0; e < N; e++)
+                    acc[mt + j][e] += part[j][e];
+            }
+        }
+        pipeline_next<STAGES>(pipe);
+    }
+    if (order_barrier)
+        named_barrier_arrive(order_barrier, 256);
 }
 
 /* Loads this lane's fragments of 64 rows of a k-tile of x, split: four steps of

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Integers of 8 bits in Hopper's convolution kernels: sums of 32 bits, and
- * their way to outputs (quant/end.cuh).
+ * 8 bits in Hopper's convolution kernels, integers and F8E4M3: sums of 32 bits,
+ * and their way to outputs (quant/end.cuh).
  *
  * wgmma gives lane 4g + t of a warp the columns 2t and 2t + 1 of each 8.  The
  * rows of the packed weights are permuted in 16s, so that columns 8j + 2t .. +
@@ -48,11 +48,22 @@ static inline void wgmma_8bit_permute(int rows, size_t pitch, uint8_t *w)
 }
 
 /* Starts a warpgroup's sums, MT times 64 rows by BN columns from n0 on, at the
- * offsets' negatives, or at 0 without offsets.  k, a multiple of 16: channels
- * of the whole output. */
+ * offsets' negatives, or at 0 without offsets, as F8E4M3's do.  k, a multiple
+ * of 16: channels of the whole output. */
+template <int MT, int BN>
+static __device__ __forceinline__ void wgmma_start_8bit(const int *, int, int,
+                                                        float (&v)[MT][BN / 2])
+{
+#pragma unroll
+    for (int mt = 0; mt < MT; mt++)
+#pragma unroll
+        for (int i = 0; i < BN / 2; i++)
+            v[mt][i] = 0;
+}
+
 template <int MT, int BN>
 static __device__ __forceinline__ void
-wgmma_start_integers(const int *offset, int k, int n0, int (&v)[MT][BN / 2])
+wgmma_start_8bit(const int *offset, int k, int n0, int (&v)[MT][BN / 2])
 {
     const int at = n0 + threadIdx.x % 4 * 4;
 
@@ -115,8 +126,9 @@ wgmma_8bit_load_pair(const struct wgmma_args &a, int k,
 }
 
 /* The four sums of a row of 16 channels: rows g and g + 8 are e = 0 and 1. */
-static __device__ __forceinline__ void wgmma_8bit_sums(const int *sums, int e,
-                                                       int (&four)[4])
+template <typename S>
+static __device__ __forceinline__ void wgmma_8bit_sums(const S *sums, int e,
+                                                       S (&four)[4])
 {
     four[0] = sums[e * 2];
     four[1] = sums[e * 2 + 1];
@@ -128,9 +140,9 @@ static __device__ __forceinline__ void wgmma_8bit_sums(const int *sums, int e,
  * bytes in this lane's part of the stage, which holds the residual if there is
  * one.  v: J times 8 sums in wgmma's layout, J even.  The channels of the next
  * step are loaded before those of a step are needed. */
-template <int J, quant_kind KIND>
+template <int J, quant_kind KIND, typename S>
 static __device__ __forceinline__ void
-wgmma_finish_straight(const struct wgmma_args &a, const int *v, uint32_t epi,
+wgmma_finish_straight(const struct wgmma_args &a, const S *v, uint32_t epi,
                       int n)
 {
     const uint32_t at = wgmma_matrices_at(epi);
@@ -160,12 +172,12 @@ wgmma_finish_straight(const struct wgmma_args &a, const int *v, uint32_t epi,
             };
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                int four[4];
+                S four[4];
                 float value[4];
                 wgmma_8bit_sums(v + (i * 2 + h) * 8, e, four);
                 quant_values<4>(four, c, value);
                 r[h * 2 + e] =
-                    quant_word<KIND>(a.quant, a.out, value, r[h * 2 + e]);
+                    quant_word<S, KIND>(a.quant, a.out, value, r[h * 2 + e]);
             }
         }
         stmatrix_x4(at ^ i << 5, r);
@@ -173,10 +185,9 @@ wgmma_finish_straight(const struct wgmma_args &a, const int *v, uint32_t epi,
 }
 
 /* The same of any kind. */
-template <int J>
+template <int J, typename S>
 static __device__ __forceinline__ void
-wgmma_finish_bytes(const struct wgmma_args &a, const int *v, uint32_t epi,
-                   int n)
+wgmma_finish_bytes(const struct wgmma_args &a, const S *v, uint32_t epi, int n)
 {
     const uint32_t at = wgmma_matrices_at(epi);
 
@@ -200,12 +211,12 @@ wgmma_finish_bytes(const struct wgmma_args &a, const int *v, uint32_t epi,
                                 &c);
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                int four[4];
+                S four[4];
                 float value[4];
                 wgmma_8bit_sums(v + (i * 2 + h) * 8, e, four);
                 quant_values<4>(four, c, value);
-                r[h * 2 + e] =
-                    quant_word<QUANT_ANY>(a.quant, a.out, value, r[h * 2 + e]);
+                r[h * 2 + e] = quant_word<S, QUANT_ANY>(a.quant, a.out, value,
+                                                        r[h * 2 + e]);
             }
         }
         stmatrix_x4(at ^ i << 5, r);
@@ -216,9 +227,18 @@ wgmma_finish_bytes(const struct wgmma_args &a, const int *v, uint32_t epi,
 
 /* Stores a CTA's partial sums into the pipeline's memory, rows of PITCH words,
  * channels in order. */
-template <int BN, int PITCH>
-static __device__ __forceinline__ void
-wgmma_stage_integers(const int (&acc)[BN / 2], uint32_t base)
+static __device__ __forceinline__ int wgmma_8bit_word(int v)
+{
+    return v;
+}
+static __device__ __forceinline__ int wgmma_8bit_word(float v)
+{
+    return __float_as_int(v);
+}
+
+template <int BN, int PITCH, typename S>
+static __device__ __forceinline__ void wgmma_stage_8bit(const S (&acc)[BN / 2],
+                                                        uint32_t base)
 {
     const int lane = threadIdx.x % 32;
     const int row = threadIdx.x / 32 * 16 + lane / 4;
@@ -230,17 +250,21 @@ wgmma_stage_integers(const int (&acc)[BN / 2], uint32_t base)
         for (int e = 0; e < 2; e++)
             HOPPER_ASM("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(
                            to + j * 32 + e * 8 * PITCH * 4),
-                       "r"(acc[j * 4 + e * 2]), "r"(acc[j * 4 + e * 2 + 1]),
-                       "r"(acc[j * 4 + e * 2 + 4]), "r"(acc[j * 4 + e * 2 + 5])
+                       "r"(wgmma_8bit_word(acc[j * 4 + e * 2])),
+                       "r"(wgmma_8bit_word(acc[j * 4 + e * 2 + 1])),
+                       "r"(wgmma_8bit_word(acc[j * 4 + e * 2 + 4])),
+                       "r"(wgmma_8bit_word(acc[j * 4 + e * 2 + 5]))
                        : "memory");
 }
 
 /* As wgmma_reduce_partials(), four channels a step. */
 template <typename L>
 static __device__ __forceinline__ void
-wgmma_reduce_integers(const struct wgmma_args &a, const int *own,
-                      const int *sums, int rank, int size, int m0, int n0)
+wgmma_reduce_8bit(const struct wgmma_args &a, const typename L::sum *own,
+                  const typename L::sum *sums, int rank, int size, int m0,
+                  int n0)
 {
+    typedef typename L::sum S;
     enum { PER_ROW = L::BN / 4 };
     const int rows = L::BM / size, column = threadIdx.x % PER_ROW * 4;
     const int n = n0 + column;
@@ -252,14 +276,14 @@ wgmma_reduce_integers(const struct wgmma_args &a, const int *own,
     for (int row = threadIdx.x / PER_ROW; row < rows;
          row += L::CONSUMERS / PER_ROW) {
         const int m = m0 + rank * rows + row;
-        int sum[4] = {};
+        S sum[4] = {};
         if (m >= a.g.m)
             break;
 #pragma unroll 4
         for (int from = 0; from < size; from++) {
-            const vec<int, 4> part =
-                load_vec<int, 4>((from == rank ? own : sums) +
-                                 (from * rows + row) * L::PITCH + column);
+            const vec<S, 4> part =
+                load_vec<S, 4>((from == rank ? own : sums) +
+                               (from * rows + row) * L::PITCH + column);
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 sum[e] += part.at[e];

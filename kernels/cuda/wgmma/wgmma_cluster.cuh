@@ -164,8 +164,8 @@ wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
     if (!a.constant_bias)
         launch_wait();
     if constexpr (L::mode::BYTES)
-        wgmma_start_integers<1, L::BN>(rank == 0 ? a.quant.offset : NULL, a.g.k,
-                                       n0, acc);
+        wgmma_start_8bit<1, L::BN>(rank == 0 ? a.quant.offset : NULL, a.g.k, n0,
+                                   acc);
     else
         wgmma_start_sums<1, L::BN>(rank == 0 ? a.out.bias : NULL, a.g.k, n0,
                                    acc);
@@ -182,7 +182,7 @@ wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
     named_barrier_sync(L::CONSUMER_BARRIER,
                        L::CONSUMERS); /* all products are done */
     if constexpr (L::mode::BYTES)
-        wgmma_stage_integers<L::BN, L::PITCH>(acc[0], base);
+        wgmma_stage_8bit<L::BN, L::PITCH>(acc[0], base);
     else
         wgmma_stage_partials<L>(acc[0], base);
     if (size > 1)
@@ -194,9 +194,9 @@ wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
         cluster_arrive(); /* all of the peers' sums are here */
     }
     if constexpr (L::mode::BYTES)
-        wgmma_reduce_integers<L>(a, (const int *)shared,
-                                 (const int *)(shared + L::SUMS), rank, size,
-                                 m0, n0);
+        wgmma_reduce_8bit<L>(a, (const typename L::sum *)shared,
+                             (const typename L::sum *)(shared + L::SUMS), rank,
+                             size, m0, n0);
     else
         wgmma_reduce_partials<L>(a, (const float *)shared,
                                  (const float *)(shared + L::SUMS), rank, size,

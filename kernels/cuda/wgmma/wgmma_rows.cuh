@@ -380,7 +380,8 @@ static int wgmma_pack(const struct kern_exec *e, int i, const void *src,
 {
     const struct wgmma_state *s = (const struct wgmma_state *)e->state;
     const enum infer_dtype to =
-        L::mode::BYTES ? INFER_I8 : e->problem.in[CONV_X].dtype;
+        L::mode::BYTES ? quant_weights_of(e->problem.in[CONV_X].dtype)
+                       : e->problem.in[CONV_X].dtype;
     /* TF32x3 splits what it packs; TF32 rounds it. */
     const enum conv_round round =
         L::mode::HALF || L::mode::BYTES || L::mode::WEIGHTS == 2
@@ -601,6 +602,23 @@ static const struct conv_tile wgmma_8bit_dense_tiles[] = {
     WGMMA_TILE("128x128", 85, wgmma_cluster<M, 2, 128, 4>),
     WGMMA_TILE("64x64", 46, wgmma_cluster<M, 1, 64, 5>),
     WGMMA_TILE("64x32", 31, wgmma_cluster<M, 1, 32, 8>),
+};
+
+/* Of F8E4M3, which needs registers for a second set of sums.  Two consumers
+ * cooperate in 256x128, 128x128 and 256x64, so that one adds while the other
+ * multiplies. */
+template <typename M>
+static const struct conv_tile wgmma_float8_conv_tiles[] = {
+    WGMMA_TILE("256x128", 77, wgmma_tile<M, 2, 2, 2, 128, 4, 2>),
+    WGMMA_TILE("128x128", 70, wgmma_tile<M, 1, 2, 2, 128, 5, 4>),
+    WGMMA_TILE("128x128_turns", 66, wgmma_tile<M, 2, 1, 2, 128, 4, 5>),
+    WGMMA_TILE("256x64", 66, wgmma_tile<M, 2, 2, 2, 64, 4, 4>),
+    WGMMA_TILE("128x64", 60, wgmma_tile<M, 2, 1, 2, 64, 5, 4>),
+    WGMMA_TILE("64x128", 55, wgmma_tile<M, 1, 1, 2, 128, 5, 5>),
+    WGMMA_TILE("128x32", 45, wgmma_tile<M, 2, 1, 2, 32, 6, 4>),
+    WGMMA_TILE("128x128", 75, wgmma_cluster<M, 2, 128, 4>),
+    WGMMA_TILE("64x64", 44, wgmma_cluster<M, 1, 64, 5>),
+    WGMMA_TILE("64x32", 30, wgmma_cluster<M, 1, 32, 8>),
 };
 
 template <typename M>

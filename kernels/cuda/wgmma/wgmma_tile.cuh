@@ -330,7 +330,7 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
         typename L::sum acc[L::MT][L::BN / 2];
         struct wgmma_operand_state<typename L::mode, L::MT> operand;
         if constexpr (L::mode::BYTES)
-            wgmma_start_integers<L::MT, L::BN>(a.quant.offset, a.g.k, n0, acc);
+            wgmma_start_8bit<L::MT, L::BN>(a.quant.offset, a.g.k, n0, acc);
         else
             wgmma_start_sums<L::MT, L::BN>(a.out.bias, a.g.k, n0, acc);
         wgmma_operand_begin(operand, a, m0 + member * L::MT * 64, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a layer on integers, as kernels/quant/quant.h states it. */
+/* The end of a layer on 8 bits, as kernels/quant/quant.h states it. */
 #ifndef KERNELS_REF_CONV_QUANTISED_H
 #define KERNELS_REF_CONV_QUANTISED_H
 
@@ -65,12 +65,13 @@ static inline void ref_store_quantised(const struct kern_problem *p,
     v = ref_act_f32(&p->epilogue.act, v);
     if (p->epilogue.residual_last)
         v = ref_quant_add(p, args, from, v);
-    if (!quant_is_byte(y->dtype)) {
+    if (p->quant.y_scale != 0)
+        v *= 1 / p->quant.y_scale;
+    if (!quant_is_integer(y->dtype)) {
         ref_store(y->dtype, args->out[0], at, (double)v);
         return;
     }
     quant_limits(y->dtype, p->quant.y_zero, &low, &high);
-    v *= 1 / p->quant.y_scale;
     v = fminf(fmaxf(v, low), high);
     ref_store(y->dtype, args->out[0], at,
               nearbyint((double)v) + p->quant.y_zero);

@@ -72,7 +72,7 @@ static double result(const struct pool *v, const struct seen *s)
     return s->sum / (double)(a->count_include_pad ? s->counted : s->inside);
 }
 
-/* The value of a window of integers with a scale. */
+/* The value of a window of 8 bits with a scale. */
 static double scaled_result(const struct pool *v, const struct seen *s)
 {
     const struct kern_pool *a = &v->p->attr.pool;
@@ -81,6 +81,8 @@ static double scaled_result(const struct pool *v, const struct seen *s)
 
     if (s->inside == 0)
         return 0;
+    if (a->kind == KERN_POOL_MAX && v->p->in[0].dtype == INFER_F8E4M3)
+        return (double)((float)s->max * q->x_scale);
     if (a->kind == KERN_POOL_MAX)
         return (double)((float)(s->top - q->x_zero) * q->x_scale);
     return (double)((float)(s->sum - (double)(s->inside * q->x_zero)) *

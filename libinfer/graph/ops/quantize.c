@@ -3,10 +3,11 @@
 #include "kernels/base/scalar.h"
 #include "libinfer/graph/ops/op.h"
 
-/* True for types of 8 and 16 bits. */
+/* True for types of 8 and 16 bits that scales stand for. */
 static bool is_short(enum infer_dtype t)
 {
-    return t == INFER_I8 || t == INFER_U8 || t == INFER_I16 || t == INFER_U16;
+    return t == INFER_I8 || t == INFER_U8 || t == INFER_I16 || t == INFER_U16 ||
+           t == INFER_F8E4M3;
 }
 
 /* Input i is one number, or a vector along the axis. */
@@ -61,9 +62,9 @@ int op_quantize_shape(struct graph_shape_args *args, struct infer_error *err)
         return error_set(err, INFER_EFORMAT,
                          "%s is no type of 8 or 16 bits to quantise to",
                          to == INFER_NONE ? "none" : infer_dtype_name(to));
-    if (x != INFER_NONE && !scalar_is_float(x))
+    if (x != INFER_NONE && (!scalar_is_float(x) || x == INFER_F8E4M3))
         return error_set(err, INFER_EFORMAT,
-                         "input is %s, a floating type is needed",
+                         "input is %s, a wider floating type is needed",
                          infer_dtype_name(x));
     if (zero != INFER_NONE && zero != to)
         return error_set(err, INFER_EFORMAT, "zero point is %s, expected %s",

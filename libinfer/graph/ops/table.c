@@ -31,11 +31,14 @@ static const char *const resize_nearest[] = {
     "round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL,
 };
 static const char *const dtype_names[] = {
-    [INFER_NONE] = "none", [INFER_F64] = "F64",   [INFER_F32] = "F32",
-    [INFER_F16] = "F16",   [INFER_BF16] = "BF16", [INFER_I64] = "I64",
-    [INFER_I32] = "I32",   [INFER_I16] = "I16",   [INFER_I8] = "I8",
-    [INFER_U64] = "U64",   [INFER_U32] = "U32",   [INFER_U16] = "U16",
-    [INFER_U8] = "U8",     [INFER_BOOL] = "BOOL", [INFER_DTYPE_COUNT] = NULL,
+    [INFER_NONE] = "none",      [INFER_F64] = "F64",
+    [INFER_F32] = "F32",        [INFER_F16] = "F16",
+    [INFER_BF16] = "BF16",      [INFER_I64] = "I64",
+    [INFER_I32] = "I32",        [INFER_I16] = "I16",
+    [INFER_I8] = "I8",          [INFER_U64] = "U64",
+    [INFER_U32] = "U32",        [INFER_U16] = "U16",
+    [INFER_U8] = "U8",          [INFER_BOOL] = "BOOL",
+    [INFER_F8E4M3] = "F8_E4M3", [INFER_DTYPE_COUNT] = NULL,
 };
 
 /* Counts of inputs and outputs; -1: any number. */

@@ -392,12 +392,21 @@ TEST(test_tile_by_batch)
 
 static struct pb_message cast_to(int type, bool saturate)
 {
-    struct pb_message a = EMPTY;
+    struct pb_message a = EMPTY, m = EMPTY;
 
     attr_int(&a, "to", type);
     if (!saturate)
         attr_int(&a, "saturate", 0);
-    return one_node("Cast", "x", DIMS(-1, 8), &a);
+    if (type != 17)
+        return one_node("Cast", "x", DIMS(-1, 8), &a);
+    /* E4M3FN is a type of its own: its values are read by another cast. */
+    graph_input(&m, "x", DIMS(-1, 8));
+    graph_output(&m, "y");
+    graph_node(&m, "Cast", "x", "q", &a);
+    a = (struct pb_message)EMPTY;
+    attr_int(&a, "to", 1);
+    graph_node(&m, "Cast", "q", "y", &a);
+    return m;
 }
 
 /* Halves go to the even neighbour; the largest values, their neighbours and
@@ -458,6 +467,38 @@ TEST(test_narrow_integers)
     graph_node(&m, "DequantizeLinear", "q s", "y", NULL);
     must_give(&m, 21, DIMS(1, 4), FLOATS(9, -9, 0.26f, 0.25f),
               FLOATS(3.5f, -4, 0.5f, 0), 4);
+}
+
+/* F8E4M3: x / 0.5 to the nearest, halves to even; 448, or NaN, of what is
+ * beyond 464. */
+TEST(test_float8)
+{
+    for (int saturate = 0; saturate < 2; saturate++) {
+        const float most = saturate ? 448 : NAN;
+        struct pb_message a = EMPTY, m = EMPTY;
+
+        graph_input(&m, "x", DIMS(-1, 6));
+        graph_output(&m, "y");
+        graph_floats(&m, "s", 0, NULL, FLOATS(0.5f));
+        attr_int(&a, "output_dtype", 17);
+        attr_int(&a, "saturate", saturate);
+        graph_node(&m, "QuantizeLinear", "x s", "q", &a);
+        graph_node(&m, "DequantizeLinear", "q s", "y", NULL);
+        must_give(&m, 21, DIMS(1, 6), FLOATS(9, 8.5f, -9000, 0.26f, 300, 232),
+                  FLOATS(9, 8, -most / 2, 0.25f, most / 2, 224), 6);
+        m = (struct pb_message)EMPTY;
+        graph_input(&m, "x", DIMS(-1, 6));
+        graph_output(&m, "y");
+        a = (struct pb_message)EMPTY;
+        attr_int(&a, "to", 17);
+        attr_int(&a, "saturate", saturate);
+        graph_node(&m, "Cast", "x", "q", &a);
+        a = (struct pb_message)EMPTY;
+        attr_int(&a, "to", 1);
+        graph_node(&m, "Cast", "q", "y", &a);
+        must_give(&m, 21, DIMS(1, 6), FLOATS(18, 17, -9000, 0.52f, 600, 464),
+                  FLOATS(18, 16, -most, 0.5f, most, 448), 6);
+    }
 }
 
 /* ---- signals and states -------------------------------------------- */
@@ -571,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_tile_by_batch),
         cmocka_unit_test(test_cast_narrow),
         cmocka_unit_test(test_narrow_integers),
+        cmocka_unit_test(test_float8),
         cmocka_unit_test(test_dft),
         cmocka_unit_test(test_stft),
         cmocka_unit_test(test_linear_attention),

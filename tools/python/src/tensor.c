@@ -15,7 +15,7 @@ static const struct {
     [INFER_I16] = {"int16", "h"},   [INFER_I8] = {"int8", "b"},
     [INFER_U64] = {"uint64", "Q"},  [INFER_U32] = {"uint32", "I"},
     [INFER_U16] = {"uint16", "H"},  [INFER_U8] = {"uint8", "B"},
-    [INFER_BOOL] = {"bool", "?"},
+    [INFER_BOOL] = {"bool", "?"},   [INFER_F8E4M3] = {"float8_e4m3fn", "B"},
 };
 
 const char *tensor_dtype_name(enum infer_dtype dtype)

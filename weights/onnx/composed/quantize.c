@@ -2,8 +2,9 @@
 /*
  * ONNX QuantizeLinear, DequantizeLinear and the operators on quantised tensors,
  * in float arithmetic: integers of 8 and 16 bits are exact there, and so are
- * their sums up to 2^24.
+ * their sums up to 2^24.  F8E4M3 has no integers: it is rounded by casts.
  */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/base/scalar.h"
@@ -107,12 +108,18 @@ static int emit_scaling(struct onnx_import *im, enum graph_op op,
     return onnx_emit(im, op, &attr, in, s->zero < 0 ? 2 : 3, 0, NULL);
 }
 
-/* x / scale to the nearest integer, halves to even, plus zero, in a range. */
+/* x / scale to the nearest integer, halves to even, plus zero, in a range; or
+ * to the nearest F8E4M3, which the cast does. */
 static int quantize(struct onnx_import *im, int x, int scale, int zero,
                     enum infer_dtype to)
 {
     double low, high;
 
+    if (to == INFER_F8E4M3) {
+        x = compose_binary(im, KERN_DIV, x, scale);
+        return compose_cast(
+            im, to, zero < 0 ? x : compose_binary(im, KERN_ADD, x, zero));
+    }
     range_of(im, to, &low, &high);
     x = compose_unary(im, KERN_ROUND, compose_binary(im, KERN_DIV, x, scale));
     if (zero >= 0)
@@ -162,11 +169,28 @@ static int quantize_narrow(struct onnx_import *im, struct scaling *s)
     return onnx_set_narrow(im, s->narrow);
 }
 
+/* What becomes NaN in F8E4M3 without saturation: 464 is in the middle of 448
+ * and 480, which is the code of NaN, and 448's is even. */
+#define BEYOND_F8E4M3 464
+
+int onnx_f8_not_saturated(struct onnx_import *im, int x, int scale)
+{
+    int size = compose_unary(im, KERN_ABS, x);
+
+    if (scale >= 0)
+        size = compose_binary(im, KERN_DIV, size, scale);
+    return compose_where(
+        im,
+        compose_binary(im, KERN_GREATER, size,
+                       compose_number(im, INFER_F32, BEYOND_F8E4M3)),
+        compose_number(im, INFER_F32, NAN), x);
+}
+
 int onnx_import_quantize(struct onnx_import *im)
 {
     struct scaling s;
     double low, high;
-    int64_t stated = 0;
+    int64_t stated = 0, saturate = 1;
 
     onnx_ignore(im, "precision");
     onnx_int(im, "output_dtype", 0, INT32_MAX, &stated);
@@ -180,11 +204,16 @@ int onnx_import_quantize(struct onnx_import *im)
         s.x = compose_cast(im, INFER_F32, s.x);
     if (s.narrow != 0)
         return quantize_narrow(im, &s);
-    onnx_ignore(im, "saturate"); /* of 8-bit floats */
-    range_of(im, s.type, &low, &high);
+    onnx_int(im, "saturate", 0, 1, &saturate); /* of 8-bit floats */
+    if (s.type != INFER_F8E4M3)
+        range_of(im, s.type, &low, &high);
+    if (s.block != 0)
+        spread_blocks(im, &s);
+    if (s.type == INFER_F8E4M3 && !saturate)
+        s.x = onnx_f8_not_saturated(
+            im, s.x, s.block == 0 ? along_axis(im, s.scale, &s) : s.scale);
     if (s.block == 0)
         return emit_scaling(im, GRAPH_QUANTIZE, &s, s.type);
-    spread_blocks(im, &s);
     return compose_output(im, 0, quantize(im, s.x, s.scale, s.zero, s.type));
 }
 

@@ -85,7 +85,7 @@ TEST(dense_integers)
     assert_int_equal(quantizer_apply(quantizer, net.g, &err), 0);
     assert_int_equal(quantizer_layers(quantizer, &layer), 1);
     assert_null(layer->why);
-    assert_true(layer->is_signed);
+    assert_int_equal(layer->dtype, INFER_I8);
     assert_float_equal(layer->low, -2, 0);
     assert_float_equal(layer->limit, 2, 1e-6);
     n = find_node(net.g, GRAPH_DENSE);
@@ -99,6 +99,53 @@ TEST(dense_integers)
     assert_int_equal(b->dtype, INFER_I32);
     assert_int_equal(((const int32_t *)(const void *)b->data)[0], 381);
     assert_int_equal(((const int32_t *)(const void *)b->data)[1], -254);
+    quantizer_close(quantizer);
+    net_end(&net);
+}
+
+/* The largest weight of a channel becomes 448, the largest input too; biases
+ * stay floats.  Weights of channel 0: 448, -225.8 (to -224), 3.5 (3.5); of
+ * channel 1: 7.06 (7), 448, 0. */
+TEST(dense_float8)
+{
+    static const float row[3] = {-2, 1, 0};
+    static const uint8_t expected[6] = {0x7e, 0xf6, 0x46, 0x4e, 0x7e, 0};
+    const struct quantize_layer *layer;
+    struct quantize_options options;
+    const struct constant *q, *s, *b;
+    const struct graph_node *n;
+    struct infer_error err;
+    struct quantizer *quantizer;
+    struct net net;
+
+    net_output(&net, start_dense(&net));
+    quantize_options_init(&options);
+    options.dtype = INFER_F8E4M3;
+    options.method = QUANTIZE_MAX;
+    options.bias_correction = false;
+    assert_int_equal(
+        open_with(&net, &options, row, DIMS(1, 3), &err, &quantizer), 0);
+    assert_int_equal(quantizer_apply(quantizer, net.g, &err), 0);
+    assert_int_equal(quantizer_layers(quantizer, &layer), 1);
+    assert_null(layer->why);
+    assert_int_equal(layer->dtype, INFER_F8E4M3);
+    assert_float_equal(layer->limit, 2, 1e-6);
+    n = find_node(net.g, GRAPH_QUANTIZE);
+    assert_int_equal(n->attr.quantize.to, INFER_F8E4M3);
+    n = find_node(net.g, GRAPH_DENSE);
+    s = constant_of(net.g, n->in[0], GRAPH_DEQUANTIZE, 1);
+    assert_float_equal(((const float *)(const void *)s->data)[0], 2.0 / 448,
+                       1e-9);
+    q = constant_of(net.g, n->in[1], GRAPH_DEQUANTIZE, 0);
+    assert_int_equal(q->dtype, INFER_F8E4M3);
+    assert_memory_equal(q->data, expected, sizeof expected);
+    s = constant_of(net.g, n->in[1], GRAPH_DEQUANTIZE, 1);
+    assert_float_equal(((const float *)(const void *)s->data)[0], 63.5 / 448,
+                       1e-7);
+    b = net.g->value[n->in[2]].data;
+    assert_non_null(b);
+    assert_int_equal(b->dtype, INFER_F32);
+    assert_float_equal(((const float *)(const void *)b->data)[0], 3, 0);
     quantizer_close(quantizer);
     net_end(&net);
 }
@@ -208,9 +255,8 @@ TEST(refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dense_integers),
-        cmocka_unit_test(bias_correction),
-        cmocka_unit_test(pool_shares_scale),
+        cmocka_unit_test(dense_integers),  cmocka_unit_test(dense_float8),
+        cmocka_unit_test(bias_correction), cmocka_unit_test(pool_shares_scale),
         cmocka_unit_test(refused),
     };
 
