@@ -526,12 +526,13 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
     }
     cli_progress(cli, "write", 3, STAGES);
     rc = wconv_store_multiplier(r, s->graph, err);
-    if (rc == 0 && r->out != NULL)
-        rc = model_file_write(s->graph, r->out, &summary.bytes_after, err);
+    /* First what may be refused: then nothing is written. */
     if (rc == 0 && r->emit_c != NULL) {
         rc = emit_c(s->graph, r->emit_c, err, &emitted);
         summary.emitted = &emitted;
     }
+    if (rc == 0 && r->out != NULL)
+        rc = model_file_write(s->graph, r->out, &summary.bytes_after, err);
     if (rc < 0)
         goto done;
     summary.import = &s->import;

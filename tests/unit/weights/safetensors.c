@@ -177,7 +177,7 @@ TEST(test_entries)
     refused("\xef\xbb\xbf{}", 4, "header, byte"); /* byte order mark */
     refused(ENTRY("\"f32\"", "[1]", "[0,4]"), 4, "dtype 'f32'");
     refused(ENTRY("\"F33\"", "[1]", "[0,4]"), 4, "dtype 'F33'");
-    refused(ENTRY("\"F8_E4M3\"", "[4]", "[0,4]"), 4, "dtype 'F8_E4M3'");
+    refused(ENTRY("\"F8_E5M2\"", "[4]", "[0,4]"), 4, "dtype 'F8_E5M2'");
     refused(ENTRY("\"F4\"", "[8]", "[0,4]"), 4, "dtype 'F4'");
     refused(ENTRY("\"F32\"", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, "rank 9");
     refused(ENTRY("\"F32\"", "[4194305,4194305,211106198978564]", "[0,4]"), 4,

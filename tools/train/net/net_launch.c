@@ -178,7 +178,9 @@ static void add_multiplier(const struct net *n, struct net_launch *e)
         (e->where.node >= 0 && n->exact_layers[e->where.node]))
         return;
     e->in[PRODUCT_TABLE_IN] = *products;
-    e->in[product_factors_in(e->p.op)] = n->factors[e->where.stage];
+    /* Derivatives have a point there. */
+    if (n->factors[e->where.stage].t.dtype != INFER_NONE)
+        e->in[product_factors_in(e->p.op)] = n->factors[e->where.stage];
     if (t->dtype == INFER_U32 && e->p.op == KERN_CONV_WGRAD &&
         e->where.node >= 0 &&
         n->g->node[e->where.node].op == GRAPH_CONV_TRANSPOSE) {
