@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Measures how long threads lack a core, and shortens their waits by an idle
+ * team of OpenMP threads. */
 #include "config.h"
 
 #include "libinfer/device/cpu_wait.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Peak rates of GPUs by compute capability, and roofline bounds of problems. */
 #include "libinfer/device/device_rates.h"
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expressions and statements. */
+/* Evaluates expressions and executes statements of a TorchScript program. */
 #include <math.h>
 #include <string.h>
 
