@@ -7,8 +7,8 @@
 Problems without a model make the first table, layers of models the second, by
 network and batch; then every layer whose ratio is below 0.9 with its reason.
 Of a problem that several files have, ours is from the last of them and the
-rival is the best of all: ours may have changed in between, the rival's heuristics
-offer other engines from run to run.
+baseline is the best of all: ours may have changed in between, the heuristics of the
+baseline offer other engines from run to run.
 A reason is not judged by eye: it is a letter for each rule below that the
 figures of the problem, of our kernel's tile and of the device fulfil, with the
 figure that fulfils it.
@@ -153,16 +153,16 @@ def us_of(problem, side):
 
 
 def print_single(problems):
-    print(head("problem", "ours, us", "rival, us", "ratio", "our kernel",
-               "rival's"))
+    print(head("problem", "ours, us", "baseline, us", "ratio", "our kernel",
+               "baseline's"))
     for p in problems:
-        ours, rival = best(p, "ours"), best(p, "rival")
+        ours, baseline = best(p, "ours"), best(p, "baseline")
         print(row(p["problem"],
                   f"{ours['median_us']:.2f}" if ours else "-",
-                  f"{rival['median_us']:.2f}" if rival else "-",
+                  f"{baseline['median_us']:.2f}" if baseline else "-",
                   f"{p['ratio']:.2f}" if "ratio" in p else "-",
                   short_kernel(ours) if ours else "-",
-                  short_kernel(rival) if rival else "-"))
+                  short_kernel(baseline) if baseline else "-"))
     compared = [p for p in problems if "ratio" in p]
     if compared:
         print(f"\nGeometric mean {mean(compared):.3f}, ahead on "
@@ -178,11 +178,12 @@ def print_groups(problems):
     for p in problems:
         groups.setdefault(group_key(p), []).append(p)
     print(head("network", "direction", "type", "batch", "problems", "ratio",
-               "ahead", "below 0.9", "ours, us", "rival, us", "floor, us"))
+               "ahead", "below 0.9", "ours, us", "baseline, us", "floor, us"))
     for key, members in groups.items():
         both = [p for p in members if "ratio" in p]
         total = [sum(p["count"] * us for p in both
-                     if (us := us_of(p, side))) for side in ("ours", "rival")]
+                     if (us := us_of(p, side)))
+                 for side in ("ours", "baseline")]
         floor = sum(p["count"] * p["floor_us"] for p in both)
         alone = len(members) - len(both)
         print(row(key[0], key[1], key[2], key[3],
@@ -208,17 +209,17 @@ def print_below(problems, facts):
     if not below:
         return
     print(head("ratio", "network", "problem", "ours, us", "our kernel",
-               "rival, us", "rival's", "reason"))
+               "baseline, us", "baseline's", "reason"))
     count = {}
     for p in below:
-        ours, rival, why = best(p, "ours"), best(p, "rival"), \
+        ours, baseline, why = best(p, "ours"), best(p, "baseline"), \
             reasons(p, facts[id(p)])
         for letter, _ in why:
             count[letter] = count.get(letter, 0) + 1
         print(row(f"{p['ratio']:.2f}", p.get("model", ""),
                   re.sub(r"^conv_fprop | nhwc \w+$", "", p["problem"]),
                   f"{ours['median_us']:.2f}", short_kernel(ours),
-                  f"{rival['median_us']:.2f}", short_kernel(rival),
+                  f"{baseline['median_us']:.2f}", short_kernel(baseline),
                   ", ".join(f"{a}: {b}" for a, b in why)))
     print("\nThe letters, with how many of these problems each holds for:\n")
     for letter, text in RULES.items():
@@ -258,12 +259,13 @@ def merged(earlier, later):
     """One problem of two runs."""
     newest = later if best(later, "ours") else earlier
     both = dict(newest)
-    both["kernels"] = [k for k in newest["kernels"] if k["side"] != "rival"] + \
+    both["kernels"] = \
+        [k for k in newest["kernels"] if k["side"] != "baseline"] + \
         [k for p in (earlier, later) for k in p["kernels"]
-         if k["side"] == "rival"]
-    ours, rival = us_of(both, "ours"), us_of(both, "rival")
-    if ours and rival:
-        both["ratio"] = rival / ours
+         if k["side"] == "baseline"]
+    ours, baseline = us_of(both, "ours"), us_of(both, "baseline")
+    if ours and baseline:
+        both["ratio"] = baseline / ours
     return both
 
 
@@ -302,7 +304,7 @@ def main():
         print_below([p for p in layers if p["direction"] == "fprop"], facts)
     untried = sum(p.get("variants_untried", 0) for p in problems)
     if untried:
-        print(f"\n{untried} engines of the rival, of all problems together, "
+        print(f"\n{untried} engines of the baseline, of all problems together, "
               "were left out by --prepare-limit.")
     return 0
 

@@ -88,7 +88,7 @@ static cJSON *group_json(const struct kb_group *g)
     cJSON_AddNumberToObject(o, "ahead", g->ahead);
     cJSON_AddNumberToObject(o, "ratio", g->mean);
     cJSON_AddNumberToObject(o, "ours_us", g->ours * 1e6);
-    cJSON_AddNumberToObject(o, "rival_us", g->baseline * 1e6);
+    cJSON_AddNumberToObject(o, "baseline_us", g->baseline * 1e6);
     cJSON_AddNumberToObject(o, "floor_us", g->floor * 1e6);
     return o;
 }

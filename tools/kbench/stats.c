@@ -10,7 +10,7 @@
 #define BEHIND 0.9
 
 /* Words of the JSON and CSV reports, which earlier runs have written. */
-const char *const kb_side_names[KB_SIDES] = {"ours", "rival", "reference"};
+const char *const kb_side_names[KB_SIDES] = {"ours", "baseline", "reference"};
 const char *const kb_state_names[] = {"timed", "wrong", "failed", "dropped"};
 
 enum kb_side kb_side_of(const struct kern_row *row)
