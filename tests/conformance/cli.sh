@@ -93,6 +93,32 @@ expect 0 'images/s' "$infer" -m "$model" --bench --warmup=0 --duration=10ms \
     --percentile=50,99 --threads=1
 expect 0 'batch 1, 7 runs: ' "$infer" -m "$model" --bench --warmup=0 --runs=7
 expect 0 '"runtime":.*thread' "$infer" -m "$model" --bench --runs=2 --json
+# Several sessions, arrivals, and an earlier run to compare with.
+expect 0 ', 3 streams of 1 thread, ' "$infer" -m "$model" --bench --warmup=0 \
+    --runs=7 --streams=3 --threads=1 --histogram
+[ "$(grep -c '^ *[0-9.]* ms' "$dir/out")" -eq 12 ] || fail "histogram of 12 lines"
+expect 0 'batch 2, 5 runs: .*, [0-9.]* images/s$' "$infer" -m "$model" -b2 \
+    --bench --warmup=0 --runs=5 --rate=1000 --streams=2
+grep -q '^1000 runs/s were to begin' "$dir/out" || fail "what --rate was"
+expect 0 'arrivals were still waiting at the end' "$infer" -m "$model" --bench \
+    --warmup=0 --duration=10ms --rate=1000000
+expect 1 'a number from 0.001' "$infer" -m "$model" --bench --rate=0
+expect 1 'not with --streams' "$infer" -m "$model" --bench --rate=1 --profile
+"$infer" -q -m "$model" --bench --warmup=0 --runs=3 --json --threads=1 |
+    sed 's/\("median_ms":\).*/\1 1e9,/' >"$dir/slow.json"
+expect 0 '^median, ms  *1000000000.000 ' "$infer" -m "$model" --bench --runs=3 \
+    --warmup=0 --threads=1 --compare-with="$dir/slow.json" --fail-below=1
+expect 0 'batch: 1 before, 2 now' "$infer" -m "$model" --bench --runs=3 -b2 \
+    --compare-with="$dir/slow.json"
+sed 's/\("median_ms":\).*/\1 2e9,/' "$dir/slow.json" >"$dir/slower.json"
+expect 3 'the median is 0.500 times as fast' "$infer" --bench --fail-below=0.9 \
+    --compare-with="$dir/slow.json" "$dir/slower.json"
+expect 0 '"median_ms":.*[^0-9]2,$' "$infer" --bench --json \
+    --compare-with="$dir/slower.json" "$dir/slow.json"
+expect 2 'not what infer --bench --json wrote' "$infer" --bench \
+    --compare-with="$src/samples/digits/digits.json" "$dir/slow.json"
+rm "$dir/slow.json" "$dir/slower.json"
+expect 1 'goes with --compare-with' "$infer" -m "$model" --bench --fail-below=1
 expect 0 '"median_ms"' "$infer" -m "$model" --bench --duration=10ms --json -b3
 expect 0 'ok .*against ref' "$infer" -m "$model" --compare=ref --layers
 expect 0 'ms in all' "$infer" -m "$model" --bench --duration=10ms --profile
@@ -538,7 +564,8 @@ expect 1 "not 'magic'" "$infer" -m "$model" --compare=ref,magic
 expect 1 'not on pictures' "$infer" -m "$model" --bench "$pictures"
 expect 1 'layers goes with --compare' "$infer" -m "$model" --layers "$pictures"
 expect 1 'rtol go with --compare' "$infer" -m "$model" --atol=1 "$pictures"
-for option in --warmup=1s --duration=1s --percentile=50 --include-transfers; do
+for option in --warmup=1s --duration=1s --percentile=50 --include-transfers \
+    --streams=2 --rate=9 --histogram --compare-with=x; do
     expect 1 'go with --bench' "$infer" -m "$model" $option "$pictures"
 done
 expect 1 'topk is for pictures' "$infer" -m "$model" --bench -k1

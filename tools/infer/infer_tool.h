@@ -45,6 +45,11 @@ struct tool_request {
     bool timing;             /* an option of --bench was given */
     double warmup, duration; /* seconds */
     int64_t runs;            /* to be timed; 0: as long as the duration */
+    int streams;             /* sessions at once; 0: not given */
+    double rate;             /* runs that arrive a second; 0: not given */
+    bool histogram;
+    const char *compare_with; /* what --json wrote earlier; NULL: none */
+    double fail_below;        /* least speedup of the median; 0: any */
     double percentile[16];
     int n_percentile;
     bool profile;
@@ -87,6 +92,19 @@ struct tool_run {
     cJSON *result;          /* with --json: what tool_report() is to print */
     const char *result_name; /* NULL: an object that takes more members */
 };
+
+/* ---- options.c ----------------------------------------------------- */
+
+/* For cli_parse(); they fill a struct tool_request. */
+extern const struct cli_option tool_options[];
+void tool_request_init(struct tool_request *r);
+void tool_request_clear(struct tool_request *r);
+/* Reports options without effect in the requested mode; -1 if there are. */
+int tool_check_request(const struct cli *cli, const struct tool_request *r,
+                       int n_paths);
+/* Reports output files that the run reads; -1 if there are. */
+int tool_check_targets(const struct cli *cli, const struct tool_request *r,
+                       char **pictures, int n_pictures);
 
 /* ---- arrays.c ------------------------------------------------------ */
 
@@ -224,11 +242,40 @@ int tool_run_tiles(struct tool_run *run, const struct tool_list *list,
 
 /* One run on arrays; prints or exports the outputs. */
 int tool_run_arrays(struct tool_run *run, struct infer_error *err);
-int tool_bench(struct tool_run *run, struct infer_error *err);
 int tool_compare(struct tool_run *run, struct infer_error *err);
 /* Every tensor of the last run as DIR/<number>-<name>.npy, where DIR exists. */
 int tool_dump_layers(struct infer_session *session, const char *folder,
                      struct infer_error *err);
+
+/* ---- bench.c, bench_streams.c, bench_report.c ---------------------- */
+
+int tool_bench(struct tool_run *run, struct infer_error *err);
+
+/* Limit of timed runs; each takes more than a microsecond. */
+#define BENCH_MAX_RUNS 1000000
+
+struct bench_times {
+    double *run;    /* seconds of each run; with --rate from its arrival */
+    size_t count;   /* of runs; the array has room for BENCH_MAX_RUNS */
+    double elapsed; /* seconds from the first start to the last end */
+    int64_t batch;  /* images of a run */
+    int streams;    /* sessions at work at the same time */
+    double rate;    /* arrivals a second; 0: a run begins when one ends */
+    size_t waiting; /* with --rate: arrivals that no run had begun for */
+};
+
+/* Times runs of --streams sessions, each in a thread of its own, at --rate
+ * where it is given.  run->session becomes the first of the sessions. */
+int bench_streams(struct tool_run *run, struct bench_times *t,
+                  struct infer_error *err);
+
+/* Sorts the runs and prints them; with --json run->result is the document.
+ * `waited`: the share of time without a core. */
+int bench_report(struct tool_run *run, struct bench_times *t, double waited,
+                 struct infer_error *err);
+/* Compares the documents of two earlier runs, --compare-with and `path`. */
+int bench_compare_files(struct cli *cli, const struct tool_request *r,
+                        const char *path, struct infer_error *err);
 
 /* ---- report.c ------------------------------------------------------ */
 

@@ -7,28 +7,12 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/json.h"
-#include "libinfer/graph/constant.h"
 #include "tools/kbench/kbench.h"
 
 /* All kernels of all layers of six networks make some 20 MB. */
 #define MAX_BYTES ((uint64_t)1 << 30)
 
 /* ---- reading ------------------------------------------------------- */
-
-static int read_json(const char *path, struct infer_error *err, cJSON **out)
-{
-    size_t bytes;
-    void *text;
-    int rc = file_read_all(path, MAX_BYTES, err, &text, &bytes);
-
-    if (rc < 0)
-        return rc;
-    rc = json_parse(text, bytes, false, err, out);
-    if (rc < 0)
-        error_prefix(err, "%s", path);
-    free(text);
-    return rc;
-}
 
 static const char *text_of(const cJSON *o, const char *key)
 {
@@ -69,7 +53,7 @@ int kb_compare(const char *path, bool cold, struct kb_cases *cases,
 {
     cJSON *root = NULL;
     const cJSON *problem;
-    int rc = read_json(path, err, &root);
+    int rc = cli_read_json(path, MAX_BYTES, err, &root);
 
     if (rc < 0)
         return rc;

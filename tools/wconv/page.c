@@ -209,28 +209,21 @@ static int add_weights(cJSON *to, const struct graph *g,
 static int read_profile(const char *path, struct infer_error *err, cJSON **file,
                         const cJSON **layers)
 {
-    void *text;
-    size_t bytes;
     int rc;
 
     *file = NULL;
     *layers = NULL;
     if (path == NULL)
         return INFER_OK;
-    rc = file_read_all(path, MAX_PROFILE, err, &text, &bytes);
+    rc = cli_read_json(path, MAX_PROFILE, err, file);
     if (rc < 0)
         return rc;
-    rc = json_parse(text, bytes, false, err, file);
-    free(text);
-    if (rc == INFER_OK) {
-        *layers = cJSON_IsArray(*file) ? *file : json_member(*file, "layers");
-        if (!cJSON_IsArray(*layers))
-            rc = error_set(err, INFER_EFORMAT,
-                           "holds no layers, as infer --profile=FILE writes "
-                           "them");
-    }
-    if (rc < 0)
-        error_prefix(err, "%s", path);
+    *layers = cJSON_IsArray(*file) ? *file : json_member(*file, "layers");
+    if (!cJSON_IsArray(*layers))
+        rc = error_set(err, INFER_EFORMAT,
+                       "%s: holds no layers, as infer --profile=FILE writes "
+                       "them",
+                       path);
     return rc;
 }
 
