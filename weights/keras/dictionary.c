@@ -36,6 +36,7 @@ static const struct {
     const char *word, *suffix;
     enum role role;
 } words[] = {{"kernel", "weight", KERNEL},
+             {"recurrent_kernel", "recurrent_weight", KERNEL},
              {"W", "weight", KERNEL},
              {"bias", "bias", VECTOR},
              {"b", "bias", VECTOR},

@@ -47,7 +47,39 @@ void ncnn_slice(struct ncnn *n, struct ncnn_ends *ends, int arg)
     }
 }
 
-/* By starts, ends and axes (parameters 9, 10, 11). */
+/* By where it begins along w, h and c, and how far it goes or what it leaves
+ * at the end. */
+static void crop_by_offsets(struct ncnn *n, struct ncnn_ends *ends)
+{
+    static const struct {
+        int offset, size, rest;
+    } id[] = {{0, 3, 6}, {1, 4, 7}, {2, 5, 8}}; /* w, h, c */
+    const int rank = layers_rank(&n->b, ends->in[0]);
+    int y = ends->in[0];
+
+    if (rank < 2 || rank > 4 || ends->n_in != 1) {
+        layers_fail(&n->b, INFER_EUNSUPPORTED,
+                    "a crop to the size of another tensor");
+        return;
+    }
+    for (int i = 0; i < 3 && n->b.status == 0; i++) {
+        const int64_t begin = ncnn_int(n, id[i].offset, 0, INT32_MAX, 0);
+        const int64_t size = ncnn_int(n, id[i].size, NCNN_NONE, INT32_MAX, 0);
+        const int64_t rest = ncnn_int(n, id[i].rest, 0, INT32_MAX, 0);
+
+        /* The channels of a matrix are its rows' rows: there are none. */
+        if (i >= rank - 1 || (begin == 0 && size <= 0 && rest == 0))
+            continue;
+        y = layers_slice(&n->b, "", y, rank - 1 - i, begin,
+                         size > 0   ? begin + size
+                         : rest > 0 ? -rest
+                                    : INT_MAX,
+                         1);
+    }
+    ends->out[0] = y;
+}
+
+/* By starts, ends and axes (parameters 9, 10, 11), or by offsets. */
 void ncnn_crop(struct ncnn *n, struct ncnn_ends *ends, int arg)
 {
     const int rank = layers_rank(&n->b, ends->in[0]);
@@ -58,6 +90,10 @@ void ncnn_crop(struct ncnn *n, struct ncnn_ends *ends, int arg)
     int i, y = ends->in[0];
 
     (void)arg;
+    if (n->b.status == 0 && count == 0 && n_end == 0) {
+        crop_by_offsets(n, ends);
+        return;
+    }
     if (n->b.status == 0 &&
         (count < 1 || n_end != count || (n_axes != 0 && n_axes != count)))
         layers_fail(&n->b, INFER_EUNSUPPORTED,
@@ -72,6 +108,28 @@ void ncnn_crop(struct ncnn *n, struct ncnn_ends *ends, int arg)
         y = layers_slice(&n->b, "", y, at, begin[i], end[i], 1);
     }
     ends->out[0] = y;
+}
+
+/* Dimensions of one, added (arg 1) or taken away. */
+void ncnn_ones(struct ncnn *n, struct ncnn_ends *ends, int arg)
+{
+    const int rank = layers_rank(&n->b, ends->in[0]);
+    int64_t axis[INFER_MAX_RANK];
+    const int count = ncnn_ints(n, 3, INFER_MAX_RANK, axis);
+    int i;
+
+    if (n->b.status < 0)
+        return;
+    if (count < 1 || (arg != 0 && rank + count > 4)) {
+        layers_fail(&n->b, INFER_EUNSUPPORTED,
+                    "%d axes of a tensor of %d dimensions", count, rank - 1);
+        return;
+    }
+    for (i = 0; i < count; i++)
+        axis[i] = ncnn_axis(n, axis[i], arg != 0 ? rank + count : rank);
+    ends->out[0] =
+        layers_dims(&n->b, arg != 0 ? GRAPH_UNSQUEEZE : GRAPH_SQUEEZE, "",
+                    ends->in[0], count, axis);
 }
 
 void ncnn_flatten(struct ncnn *n, struct ncnn_ends *ends, int arg)

@@ -189,6 +189,9 @@ int onnx_end_node(struct onnx_import *im, int rc,
 int onnx_import_list(struct onnx_import *im, const struct onnx_list *list,
                      int *result);
 
+/* Puts producers first in a list of nodes of the file that is not so. */
+int onnx_order_nodes(struct onnx_import *im, struct onnx_list *list);
+
 /* ---- operators as steps -------------------------------------------- */
 
 /* Imports an operator of ONNX on behalf of the current node, which is told in
@@ -250,6 +253,19 @@ int onnx_counted_non_zero(struct onnx_import *im);
 int onnx_settle_output(struct onnx_import *im, int v, int *value);
 /* Makes the count an output of the graph, once. */
 int onnx_count_output(struct onnx_import *im, int v);
+
+/* ---- cuts and pads by free sizes (fitted.c) ------------------------ */
+
+/* Entries begin .. begin + size - 1 of an axis; begin and size: one number a
+ * probe.  EUNSUPPORTED unless the size is that of a tensor of the graph, and
+ * begin a constant, a size and at most 16 more or less, a difference of sizes
+ * or half of one. */
+int onnx_cut_to(struct onnx_import *im, int x, int axis, const int64_t *begin,
+                const int64_t *size);
+/* x with `before` entries more before it, and as many after it as make `size`;
+ * negative numbers cut. */
+int onnx_pad_to(struct onnx_import *im, int x, int axis, const int64_t *before,
+                const int64_t *size, enum kern_pad_mode mode, float value);
 
 /* ---- attributes of the current node -------------------------------- */
 

@@ -9,39 +9,109 @@
 
 /* ---- Pad ----------------------------------------------------------- */
 
-static int pad_amounts(struct onnx_import *im, int rank, struct kern_pad *pad)
+/* Pads before and after each axis, one number a probe. */
+struct pads {
+    int64_t before[INFER_MAX_RANK][ONNX_PROBES];
+    int64_t after[INFER_MAX_RANK][ONNX_PROBES];
+};
+
+/* The list of pads at a probe: an attribute, or input 1 from opset 11 on. */
+static int list_pads(struct onnx_import *im, int probe, int64_t *amount, int *n)
 {
-    int64_t amount[2 * INFER_MAX_RANK], axis[INFER_MAX_RANK];
-    int n = -1, n_axes = -1, i;
+    const struct onnx_small *const *small;
 
     if (im->opset < 11)
-        onnx_ints(im, im->opset < 2 ? "paddings" : "pads", 2 * INFER_MAX_RANK,
-                  amount, &n);
-    else
-        onnx_input_ints(im, 1, "pads", 2 * INFER_MAX_RANK, amount, &n);
+        return onnx_ints(im, im->opset < 2 ? "paddings" : "pads",
+                         2 * INFER_MAX_RANK, amount, n);
+    if (onnx_input_small(im, 1, &small) < 0)
+        return im->rc;
+    if (!small || onnx_small_is_free(im, small))
+        return onnx_fail(
+            im, INFER_EUNSUPPORTED, "pads must be a constant, but %s",
+            small ? "their number is free" : "they are computed at run time");
+    if (!small[probe]->i || small[probe]->rank > 1 ||
+        small[probe]->count > 2 * INFER_MAX_RANK)
+        return onnx_fail(im, INFER_EFORMAT, "pads of rank %d and type %s",
+                         small[probe]->rank,
+                         infer_dtype_name(small[probe]->dtype));
+    *n = (int)small[probe]->count;
+    memcpy(amount, small[probe]->i, (size_t)*n * sizeof(*amount));
+    return 0;
+}
+
+static int read_pads(struct onnx_import *im, int rank, struct pads *pads)
+{
+    int64_t amount[2 * INFER_MAX_RANK], axis[INFER_MAX_RANK];
+    int n = -1, n_axes = -1, i, p;
+
+    memset(pads, 0, sizeof *pads);
     if (im->opset >= 18)
-        if (onnx_input_ints(im, 3, "axes", INFER_MAX_RANK, axis, &n_axes) < 0)
-            return im->rc;
+        onnx_input_ints(im, 3, "axes", INFER_MAX_RANK, axis, &n_axes);
     if (n_axes < 0)
         for (n_axes = 0; n_axes < rank; n_axes++)
             axis[n_axes] = n_axes;
-    if (n != 2 * n_axes)
-        return onnx_fail(im, INFER_EFORMAT, "%d pads, expected %d",
-                         n < 0 ? 0 : n, 2 * n_axes);
-    for (i = 0; i < n_axes; i++) {
-        int64_t a = axis[i] < 0 ? axis[i] + rank : axis[i];
+    for (p = 0; p < im->probes && im->rc == 0; p++) {
+        if (list_pads(im, p, amount, &n) < 0)
+            return im->rc;
+        if (n != 2 * n_axes)
+            return onnx_fail(im, INFER_EFORMAT, "%d pads, expected %d",
+                             n < 0 ? 0 : n, 2 * n_axes);
+        for (i = 0; i < n_axes; i++) {
+            int64_t a = axis[i] < 0 ? axis[i] + rank : axis[i];
 
-        if (a < 0 || a >= rank || amount[i] < INT32_MIN ||
-            amount[i] > INT32_MAX || amount[n_axes + i] < INT32_MIN ||
-            amount[n_axes + i] > INT32_MAX)
-            return onnx_fail(im, INFER_EFORMAT,
-                             "pads %lld and %lld along axis %lld",
-                             (long long)amount[i],
-                             (long long)amount[n_axes + i], (long long)axis[i]);
-        pad->begin[a] = (int)amount[i];
-        pad->end[a] = (int)amount[n_axes + i];
+            if (a < 0 || a >= rank || amount[i] < INT32_MIN ||
+                amount[i] > INT32_MAX || amount[n_axes + i] < INT32_MIN ||
+                amount[n_axes + i] > INT32_MAX)
+                return onnx_fail(
+                    im, INFER_EFORMAT, "pads %lld and %lld along axis %lld",
+                    (long long)amount[i], (long long)amount[n_axes + i],
+                    (long long)axis[i]);
+            pads->before[a][p] = amount[i];
+            pads->after[a][p] = amount[n_axes + i];
+        }
     }
-    return 0;
+    return im->rc;
+}
+
+/* Pads of axis d that differ between the probes are left to onnx_pad_to(). */
+static bool pad_is_free(const struct onnx_import *im, const struct pads *pads,
+                        int d)
+{
+    for (int p = 1; p < im->probes; p++)
+        if (pads->before[d][p] != pads->before[d][0] ||
+            pads->after[d][p] != pads->after[d][0])
+            return true;
+    return false;
+}
+
+static int emit_pads(struct onnx_import *im, const struct pads *pads, int rank,
+                     union graph_attr *attr)
+{
+    int64_t size[ONNX_PROBES];
+    bool any = false;
+    int x;
+
+    for (int d = 0; d < rank; d++) {
+        const bool free = pad_is_free(im, pads, d);
+
+        any = any || free;
+        attr->pad.begin[d] = free ? 0 : (int)pads->before[d][0];
+        attr->pad.end[d] = free ? 0 : (int)pads->after[d][0];
+    }
+    if (!any)
+        return onnx_emit_node(im, GRAPH_PAD, attr, 1);
+    onnx_input(im, 0, &x);
+    onnx_emit(im, GRAPH_PAD, attr, &x, 1, -1, &x);
+    for (int d = 0; d < rank && im->rc == 0; d++) {
+        if (!pad_is_free(im, pads, d))
+            continue;
+        for (int p = 0; p < im->probes; p++)
+            size[p] =
+                im->type[x][p].dim[d] + pads->before[d][p] + pads->after[d][p];
+        x = onnx_pad_to(im, x, d, pads->before[d], size, attr->pad.mode,
+                        attr->pad.value);
+    }
+    return onnx_emit_unary(im, KERN_IDENTITY, 0, 0, x, 0, NULL);
 }
 
 int onnx_import_pad(struct onnx_import *im)
@@ -50,19 +120,20 @@ int onnx_import_pad(struct onnx_import *im)
                                         NULL};
     union graph_attr attr;
     struct graph_type t;
+    struct pads pads;
     int mode = 0;
 
     onnx_arity(im, 1, im->opset < 11 ? 1 : 4);
     onnx_defaults(GRAPH_PAD, &attr);
     onnx_word(im, "mode", words, &mode);
     onnx_input_type(im, 0, 0, &t);
-    pad_amounts(im, t.rank, &attr.pad);
+    read_pads(im, t.rank, &pads);
     if (im->opset < 11)
         onnx_float(im, "value", &attr.pad.value);
     else if (mode == 0)
         onnx_input_float(im, 2, "the pad value", &attr.pad.value);
     attr.pad.mode = (enum kern_pad_mode)mode;
-    return onnx_emit_node(im, GRAPH_PAD, &attr, 1);
+    return im->rc < 0 ? im->rc : emit_pads(im, &pads, t.rank, &attr);
 }
 
 /* ---- Resize: what it is to do -------------------------------------- */

@@ -230,6 +230,34 @@ int compose_transpose(struct onnx_import *im, int x, int n,
     return dims(im, GRAPH_TRANSPOSE, x, n, order);
 }
 
+/* Dimension `from` moves to place `to`. */
+static int move_dim(struct onnx_import *im, int x, int from, int to)
+{
+    const int rank = compose_rank(im, x);
+    int64_t order[INFER_MAX_RANK];
+    int n = 0;
+
+    if (im->rc < 0 || rank < 3)
+        return x;
+    for (int d = 0; d < rank; d++)
+        if (d != from)
+            order[n++] = d;
+    for (int d = rank - 1; d > to; d--)
+        order[d] = order[d - 1];
+    order[to] = from;
+    return compose_transpose(im, x, rank, order);
+}
+
+int compose_channels_first(struct onnx_import *im, int x)
+{
+    return move_dim(im, x, compose_rank(im, x) - 1, 1);
+}
+
+int compose_channels_last(struct onnx_import *im, int x)
+{
+    return move_dim(im, x, 1, compose_rank(im, x) - 1);
+}
+
 int compose_swap(struct onnx_import *im, int x, int a, int b)
 {
     const int rank = compose_rank(im, x);

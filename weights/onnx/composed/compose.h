@@ -86,6 +86,20 @@ int compose_wrap(struct onnx_import *im, int wide, int bits, bool is_signed,
 /* Rounded to what a type of floats in narrow.h holds, as the node's attributes
  * say. */
 int compose_narrow_float(struct onnx_import *im, int x, int type);
+/* N,C,.. from N,..,C, and back. */
+int compose_channels_first(struct onnx_import *im, int x);
+int compose_channels_last(struct onnx_import *im, int x);
+/* (x - zero) scale as F32; zero -1: 0.  A vector of scales lies along the
+ * axis. */
+int compose_dequantize(struct onnx_import *im, int x, int scale, int zero,
+                       int axis);
+/* x / scale to the nearest integer, plus zero, as integers of a type. */
+int compose_quantize(struct onnx_import *im, int x, int scale, int zero,
+                     enum infer_dtype to);
+/* x to integers from 0 to 255 by a scale and a zero point of its own, such that
+ * 0 is exact: *scale and *zero, the latter as F32. */
+int compose_quantize_dynamically(struct onnx_import *im, int x, int *scale,
+                                 int *zero);
 /* Output i of the ONNX node is this value. */
 int compose_output(struct onnx_import *im, int i, int value);
 

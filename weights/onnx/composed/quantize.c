@@ -247,15 +247,45 @@ int onnx_import_dequantize(struct onnx_import *im)
         im, 0, compose_binary(im, KERN_MUL, centred(im, s.x, s.zero), s.scale));
 }
 
-/* y, its scale and its zero point, such that 0 is exact and all of x fits. */
-int onnx_import_dynamic_quantize(struct onnx_import *im)
+int compose_dequantize(struct onnx_import *im, int x, int scale, int zero,
+                       int axis)
+{
+    const int in[3] = {x, scale, zero};
+    union graph_attr attr;
+    int y = -1;
+
+    if (im->rc < 0)
+        return -1;
+    onnx_defaults(GRAPH_DEQUANTIZE, &attr);
+    attr.quantize.axis = axis;
+    onnx_emit(im, GRAPH_DEQUANTIZE, &attr, in, zero < 0 ? 2 : 3, -1, &y);
+    return y;
+}
+
+int compose_quantize(struct onnx_import *im, int x, int scale, int zero,
+                     enum infer_dtype to)
+{
+    const int in[3] = {x, scale, zero};
+    union graph_attr attr;
+    double low, high;
+    int y = -1;
+
+    if (range_of(im, to, &low, &high) < 0)
+        return -1;
+    onnx_defaults(GRAPH_QUANTIZE, &attr);
+    attr.quantize.axis = 0;
+    attr.quantize.to = to;
+    onnx_emit(im, GRAPH_QUANTIZE, &attr, in, zero < 0 ? 2 : 3, -1, &y);
+    return y;
+}
+
+int compose_quantize_dynamically(struct onnx_import *im, int x, int *scale,
+                                 int *zero)
 {
     int64_t axes[INFER_MAX_RANK];
-    int x, low, high, scale, zero, n;
+    const int n = compose_rank(im, x);
+    int low = x, high = x, none;
 
-    onnx_arity(im, 1, 1);
-    x = low = high = compose_input(im, 0);
-    n = compose_rank(im, x);
     for (int d = 0; d < n; d++) {
         axes[d] = d;
         low = compose_reduce(im, KERN_REDUCE_MIN, low, d);
@@ -265,20 +295,30 @@ int onnx_import_dynamic_quantize(struct onnx_import *im)
         onnx_emit_dims(im, GRAPH_SQUEEZE, low, n, axes, -1, &low);
         onnx_emit_dims(im, GRAPH_SQUEEZE, high, n, axes, -1, &high);
     }
-    zero = compose_number(im, INFER_F32, 0);
-    low = compose_binary(im, KERN_MIN, low, zero);
-    high = compose_binary(im, KERN_MAX, high, zero);
-    scale =
+    none = compose_number(im, INFER_F32, 0);
+    low = compose_binary(im, KERN_MIN, low, none);
+    high = compose_binary(im, KERN_MAX, high, none);
+    *scale =
         compose_binary(im, KERN_DIV, compose_binary(im, KERN_SUB, high, low),
                        compose_number(im, INFER_F32, 255));
-    zero =
-        compose_unary(im, KERN_NEG, compose_binary(im, KERN_DIV, low, scale));
-    zero = compose_unary(im, KERN_ROUND, compose_clip(im, 0, 255, zero));
+    *zero =
+        compose_unary(im, KERN_NEG, compose_binary(im, KERN_DIV, low, *scale));
+    *zero = compose_unary(im, KERN_ROUND, compose_clip(im, 0, 255, *zero));
+    return quantize(im, x, *scale, *zero, INFER_U8);
+}
+
+/* y, its scale and its zero point. */
+int onnx_import_dynamic_quantize(struct onnx_import *im)
+{
+    int y, scale, zero;
+
+    onnx_arity(im, 1, 1);
+    y = compose_quantize_dynamically(im, compose_input(im, 0), &scale, &zero);
     if (onnx_has_output(im, 1))
         compose_output(im, 1, scale);
     if (onnx_has_output(im, 2))
         compose_output(im, 2, compose_cast(im, INFER_U8, zero));
-    return compose_output(im, 0, quantize(im, x, scale, zero, INFER_U8));
+    return compose_output(im, 0, y);
 }
 
 /* ---- products ------------------------------------------------------ */
@@ -454,20 +494,21 @@ int onnx_import_conv_integer(struct onnx_import *im)
 int onnx_import_qlinear_conv(struct onnx_import *im)
 {
     union graph_attr attr;
+    bool last = false; /* in the domain com.microsoft */
     int x, w, y, bias, spatial = 1;
 
     onnx_arity(im, 8, 9);
+    onnx_flag(im, "channels_last", &last);
     read_convolution(im, 3, compose_input(im, 2), compose_input(im, 5),
                      &spatial, &attr, &x, &w);
-    y = convolve(im, x, w, &attr);
+    y = convolve(im, last ? compose_channels_first(im, x) : x, w, &attr);
     bias = compose_input(im, 8);
     if (bias >= 0)
         y = compose_binary(
             im, KERN_ADD, y,
             compose_cast(im, INFER_F32, along_channels(im, bias, spatial)));
-    return compose_output(
-        im, 0,
-        requantize(im, y,
-                   joint_scale(
-                       im, along_channels(im, compose_input(im, 4), spatial))));
+    y = requantize(
+        im, y,
+        joint_scale(im, along_channels(im, compose_input(im, 4), spatial)));
+    return compose_output(im, 0, last ? compose_channels_last(im, y) : y);
 }

@@ -219,12 +219,137 @@ TEST(test_all_pixels)
     graph_free(g);
 }
 
+/* The sizes of x, of p, and what lies between their halves: (x - p) / 2. */
+static void sizes_of_both(struct pb_message *m)
+{
+    struct pb_message a = EMPTY;
+
+    attr_ints(&a, "kernel_shape", DIMS(2, 2));
+    attr_ints(&a, "strides", DIMS(2, 2));
+    graph_node(m, "MaxPool", "x", "p", &a);
+    graph_ints(m, "last", DIMS(2), INTS(2, 3));
+    graph_node(m, "Shape", "p", "small", NULL);
+    graph_node(m, "Gather", "shape last", "big2", NULL);
+    graph_node(m, "Gather", "small last", "small2", NULL);
+    graph_node(m, "Sub", "big2 small2", "more", NULL);
+    graph_node(m, "Div", "more two", "half", NULL);
+}
+
+/* x is cut to the size of p, from a corner and around the middle. */
+TEST(test_crop)
+{
+    for (int middle = 0; middle < 2; middle++) {
+        static const int64_t size[][2] = {{4, 6}, {5, 7}, {9, 4}};
+        struct pb_message m = picture();
+        struct graph *g;
+
+        sizes_of_both(&m);
+        graph_ints(&m, "corner", DIMS(2), INTS(0, 0));
+        graph_node(&m, "Add", "half small2", "end", NULL);
+        graph_node(&m, "Slice",
+                   middle ? "x half end last" : "x corner small2 last", "part",
+                   NULL);
+        graph_node(&m, "Neg", "part", "y", NULL);
+        g = must_read(model_of(&m, 13));
+        for (size_t k = 0; k < COUNT(size); k++) {
+            const int h = (int)size[k][0], w = (int)size[k][1];
+            const int top = middle ? (h - h / 2) / 2 : 0;
+            const int left = middle ? (w - w / 2) / 2 : 0;
+            float x[2 * 9 * 7], want[2 * 9 * 7];
+            size_t n = 0;
+
+            for (int i = 0; i < 2 * h * w; i++)
+                x[i] = (float)i;
+            for (int c = 0; c < 2; c++)
+                for (int i = 0; i < h / 2; i++)
+                    for (int j = 0; j < w / 2; j++)
+                        want[n++] = -x[(c * h + top + i) * w + left + j];
+            must_give(g, h, w, x, want, n);
+        }
+        graph_free(g);
+    }
+}
+
+/* p is padded to the size of x, half of it before, by 5 or by its edge. */
+TEST(test_pad)
+{
+    for (int edge = 0; edge < 2; edge++) {
+        static const int64_t size[][2] = {{4, 6}, {5, 7}, {9, 4}};
+        struct pb_message m = picture(), a = EMPTY;
+        struct graph *g;
+
+        sizes_of_both(&m);
+        graph_ints(&m, "none", DIMS(2), INTS(0, 0));
+        graph_floats(&m, "five", 0, NULL, FLOATS(5));
+        graph_node(&m, "Sub", "more half", "rest", NULL);
+        attr_int(&a, "axis", 0);
+        graph_node(&m, "Concat", "none half none rest", "pads", &a);
+        attr_text(&a, "mode", edge ? "edge" : "constant");
+        graph_node(&m, "Pad", edge ? "p pads" : "p pads five", "y", &a);
+        g = must_read(model_of(&m, 13));
+        for (size_t k = 0; k < COUNT(size); k++) {
+            const int h = (int)size[k][0], w = (int)size[k][1];
+            const int top = (h - h / 2) / 2, left = (w - w / 2) / 2;
+            float x[2 * 9 * 7], want[2 * 9 * 7];
+
+            for (int i = 0; i < 2 * h * w; i++)
+                x[i] = (float)i; /* the largest of four is the last */
+            for (int i = 0; i < 2 * h * w; i++) {
+                int p = i / w % h - top, q = i % w - left;
+                const bool inside = p >= 0 && p < h / 2 && q >= 0 && q < w / 2;
+
+                p = p < 0 ? 0 : p >= h / 2 ? h / 2 - 1 : p;
+                q = q < 0 ? 0 : q >= w / 2 ? w / 2 - 1 : q;
+                want[i] = inside || edge
+                              ? x[(i / w / h * h + 2 * p + 1) * w + 2 * q + 1]
+                              : 5;
+            }
+            must_give(g, h, w, x, want, (size_t)(2 * h * w));
+        }
+        graph_free(g);
+    }
+}
+
+/* Lines of the pixels of x and of p, joined and taken apart again. */
+TEST(test_split)
+{
+    struct pb_message m = picture(), a = EMPTY;
+    float x[2 * 5 * 7], want[2 * 5 * 7];
+    struct graph *g;
+
+    sizes_of_both(&m);
+    graph_ints(&m, "line", DIMS(3), INTS(0, 0, -1));
+    graph_node(&m, "Reshape", "x line", "pixels", NULL);
+    graph_node(&m, "Reshape", "p line", "maxima", NULL);
+    attr_int(&a, "axis", 2);
+    graph_node(&m, "Concat", "pixels maxima", "both", &a);
+    attr_int(&a, "keepdims", 1);
+    attr_ints(&a, "axes", DIMS(0));
+    graph_node(&m, "ReduceProd", "big2", "n", &a);
+    attr_ints(&a, "axes", DIMS(0));
+    graph_node(&m, "ReduceProd", "small2", "k", &a);
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Concat", "n k", "parts", &a);
+    attr_int(&a, "axis", 2);
+    graph_node(&m, "Split", "both parts", "first second", &a);
+    graph_node(&m, "Neg", "second", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    for (int i = 0; i < 70; i++)
+        x[i] = (float)i;
+    for (int i = 0; i < 12; i++)
+        want[i] = -x[(i / 6 * 5 + 2 * (i / 3 % 2) + 1) * 7 + 2 * (i % 3) + 1];
+    must_give(g, 5, 7, x, want, 12);
+    graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grid),         cmocka_unit_test(test_joined_grid),
         cmocka_unit_test(test_reshape_back), cmocka_unit_test(test_fill),
         cmocka_unit_test(test_pyramid),      cmocka_unit_test(test_all_pixels),
+        cmocka_unit_test(test_crop),         cmocka_unit_test(test_pad),
+        cmocka_unit_test(test_split),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

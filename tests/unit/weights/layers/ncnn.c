@@ -117,6 +117,56 @@ TEST(test_channels)
     free(w.data);
 }
 
+TEST(test_norms)
+{
+    struct run_bytes w = {NULL, 0};
+
+    RUN_FLOATS(&w, 1, 2, 0, 1); /* scale, shift */
+    check(NET(2, 1, 1, "LayerNorm y 1 1 x y 0=2 1=0"), &w, ramp,
+          SHAPE(1, 1, 1, 2), F(-1, 3));
+    check(NET(1, 1, 2, "GroupNorm y 1 1 x y 0=1 1=2 2=0"), &w, ramp,
+          SHAPE(1, 2, 1, 1), F(-1, 3));
+    check(NET(2, 1, 2, "InstanceNorm y 1 1 x y 0=2 1=0"), &w, ramp,
+          SHAPE(1, 2, 1, 2), F(-1, 1, -1, 3));
+    free(w.data);
+    check(NET(2, 1, 1, "RMSNorm y 1 1 x y 0=2 1=0 2=0"), NULL, ramp,
+          SHAPE(1, 1, 1, 2), F(0, 1.4142135f));
+}
+
+TEST(test_products)
+{
+    struct run_bytes w = {NULL, 0};
+
+    for (int transposed = 0; transposed < 2; transposed++) {
+        w = (struct run_bytes){NULL, 0};
+        run_put_u32(&w, 0);
+        if (transposed)
+            RUN_FLOATS(&w, 2, 3, 4, 5);
+        else
+            RUN_FLOATS(&w, 2, 4, 3, 5);
+        run_put_u32(&w, 0);
+        RUN_FLOATS(&w, 10, 20);
+        check(transposed
+                  ? NET(2, 2, 0, "Gemm y 1 1 x y 0=2 3=1 5=1 6=1 8=2 9=2 10=4")
+                  : NET(2, 2, 0, "Gemm y 1 1 x y 0=2 5=1 6=1 8=2 9=2 10=4"),
+              &w, ramp, SHAPE(1, 2, 2), F(16, 30, 36, 66));
+        free(w.data);
+    }
+    check(NET(2, 2, 0, "MatMul y 2 1 x x y 0=1"), NULL, ramp, SHAPE(1, 2, 2),
+          F(1, 3, 3, 13));
+    w = (struct run_bytes){NULL, 0};
+    for (int i = 0; i < 4; i++) { /* query, key, value, result */
+        static const float weight[] = {1, 1, 2, 3}, bias[] = {0, 0, 0, 1};
+
+        run_put_u32(&w, 0);
+        run_put_floats(&w, &weight[i], 1);
+        run_put_floats(&w, &bias[i], 1);
+    }
+    check(NET(1, 2, 0, "MultiHeadAttention y 1 1 x y 0=1 1=1 2=1"), &w, ramp,
+          SHAPE(1, 2, 1), F(4, 5.3863516f));
+    free(w.data);
+}
+
 /* ---- layers without weights ---------------------------------------- */
 
 TEST(test_pooling)
@@ -195,6 +245,14 @@ TEST(test_shapes)
           SHAPE(1, 2, 1, 2), F(0, 1, 2, 3));
     check(NET(4, 1, 1, "Crop y 1 1 x y -23309=1,1 -23310=1,-1 -23311=1,2"),
           NULL, ramp, SHAPE(1, 1, 1, 4), F(1, 2));
+    check(NET(4, 1, 1, "Crop y 1 1 x y 0=1 3=2"), NULL, ramp, SHAPE(1, 1, 1, 4),
+          F(1, 2));
+    check(NET(4, 1, 1, "Crop y 1 1 x y 0=1 6=1"), NULL, ramp, SHAPE(1, 1, 1, 4),
+          F(1, 2));
+    check(NET(2, 2, 0, "ExpandDims y 1 1 x y -23303=1,0"), NULL, ramp,
+          SHAPE(1, 2, 2), F(0, 1, 2, 3));
+    check(NET(2, 1, 2, "Squeeze y 1 1 x y -23303=1,1"), NULL, ramp,
+          SHAPE(1, 2, 1, 2), F(0, 1, 2, 3));
     check("7767517\n3 4\nInput x 0 1 x 0=1 1=1 2=3\n"
           "Slice s 1 2 x a b -23300=2,1,-233\nConcat y 2 1 b a y\n",
           NULL, ramp, SHAPE(1, 3, 1, 1), F(1, 2, 0));
@@ -335,7 +393,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_storage),   cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_channels),  cmocka_unit_test(test_pooling),
+        cmocka_unit_test(test_channels),  cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_products),  cmocka_unit_test(test_pooling),
         cmocka_unit_test(test_functions), cmocka_unit_test(test_broadcast),
         cmocka_unit_test(test_shapes),    cmocka_unit_test(test_free_size),
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_damaged),

@@ -443,6 +443,70 @@ TEST(test_erfc)
     weights_dict_clear(&io);
 }
 
+/* A Const of one integer of 32 bits. */
+static void def_int(struct pb_message *graph, const char *name, int value)
+{
+    struct pb_message node = def_node(name, "Const", NULL, NULL);
+    struct pb_message shape = def_shape(0, NULL), tensor = {0}, attr = {0};
+
+    pb_int(&tensor, 1, TF_INT32);
+    pb_nested(&tensor, 2, &shape);
+    pb_int(&tensor, 7, value);
+    pb_nested(&attr, 8, &tensor);
+    def_attr(&node, "value", &attr);
+    def_type(&node, "dtype", TF_INT32);
+    pb_nested(graph, 1, &node);
+}
+
+/* 1 where the bits of x that are in the mask are below 0. */
+static struct pb_message sign_bits(int mask)
+{
+    struct pb_message m = {0}, n;
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 6});
+    def_int(&m, "mask", mask);
+    def_int(&m, "zero", 0);
+    n = def_node("bits", "Bitcast", "x", NULL);
+    def_type(&n, "T", TF_FLOAT);
+    def_type(&n, "type", TF_INT32);
+    pb_nested(&m, 1, &n);
+    n = def_node("sign", "BitwiseAnd", "bits", "mask");
+    pb_nested(&m, 1, &n);
+    n = def_node("negative", "Less", "sign", "zero");
+    pb_nested(&m, 1, &n);
+    n = def_node("y", "Cast", "negative", NULL);
+    def_type(&n, "DstT", TF_FLOAT);
+    pb_nested(&m, 1, &n);
+    return m;
+}
+
+/* Keras tells -0 from 0 by its sign; no other bit of a float is computed. */
+TEST(test_sign_bits)
+{
+    static const float x[6] = {-2, -0.0f, 0, 3, -INFINITY, 1e-30f};
+    static const float y[6] = {1, 1, 0, 0, 1, 0};
+    const int64_t dim[2] = {1, 6};
+    struct weights_dict io;
+    struct infer_error err;
+    struct constant *in = constant_new(INFER_F32, 2, dim);
+    struct constant *out = constant_new(INFER_F32, 2, dim);
+    struct pb_message m = sign_bits(INT32_MIN);
+    struct graph *g;
+
+    assert_true(in && out);
+    memcpy(in->data, x, sizeof x);
+    memcpy(out->data, y, sizeof y);
+    weights_dict_init(&io);
+    assert_int_equal(weights_dict_add(&io, "input0", in, &err), 0);
+    assert_int_equal(weights_dict_add(&io, "output0", out, &err), 0);
+    g = read_graph(&m);
+    assert_true(run_graph(g, &io) <= 0);
+    graph_free(g);
+    weights_dict_clear(&io);
+    m = sign_bits(255);
+    check_refused(&m, INFER_EUNSUPPORTED, "other than their sign");
+}
+
 /* One value of a constant stands for all; the limit holds for all of them. */
 TEST(test_splat)
 {
@@ -706,6 +770,7 @@ int main(void)
         cmocka_unit_test(test_function_bomb),
         cmocka_unit_test(test_damaged_seed),
         cmocka_unit_test(test_erfc),
+        cmocka_unit_test(test_sign_bits),
         cmocka_unit_test(test_variables_index),
     };
 

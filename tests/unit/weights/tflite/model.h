@@ -122,7 +122,7 @@ struct model_tensor {
 };
 
 struct model_op {
-    int code, in[8], n_in, out[4], n_out;
+    int code, in[24], n_in, out[4], n_out;
     struct flat_field option[10];
     int n_options;
     /* One option may be a list of int32. */
@@ -228,7 +228,7 @@ static inline void model_io(struct model *m, int in, int out)
 static inline void write_ints(struct flat *f, size_t table, int id,
                               const int *v, int n)
 {
-    int32_t list[16];
+    int32_t list[24];
 
     for (int i = 0; i < n; i++)
         list[i] = v[i];

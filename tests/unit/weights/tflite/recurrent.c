@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The TensorFlow Lite reader: sequences, against cells written out here. */
+#include <math.h>
+
+#include "tests/unit/weights/tflite/model.h"
+
+#define STEPS 3
+
+static float sigmoid(float x)
+{
+    return 1 / (1 + expf(-x));
+}
+
+static void must_give(struct model *m, int rank, const int64_t *dim,
+                      const float *x, const float *want)
+{
+    float y[STEPS];
+
+    run_model(must_read(m), x, rank, dim, y, STEPS);
+    for (int t = 0; t < STEPS; t++)
+        if (!(fabsf(y[t] - want[t]) <= 1e-6f))
+            fail_msg("step %d gives %g, %g is due", t, (double)y[t],
+                     (double)want[t]);
+}
+
+/* One unit: gates i, f, g, o.  joined: without an input gate, which is 1 - f
+ * then; peephole: the state enters the gates; major: steps come first. */
+static void check_lstm(bool joined, bool peephole, bool major)
+{
+    static const float w[4] = {0.5f, -1, 2, 0.75f}, u[4] = {1, 0.5f, -1, 2};
+    static const float b[4] = {0.1f, 0.2f, -0.3f, 0.4f}, p[3] = {1, -2, 0.5f};
+    static const float x[STEPS] = {1, -2, 0.5f};
+    const int64_t dim[3] = {major ? STEPS : 1, major ? 1 : STEPS, 1};
+    struct model m = {.n_ops = 0};
+    float h = 0, c = 0, want[STEPS];
+    struct model_op *o;
+    int in[20], y;
+
+    for (int t = 0; t < STEPS; t++) {
+        float g[4];
+
+        for (int k = 0; k < 4; k++)
+            g[k] = w[k] * x[t] + u[k] * h + b[k];
+        g[1] = sigmoid(g[1] + (peephole ? p[1] * c : 0));
+        g[0] = joined ? 1 - g[1] : sigmoid(g[0] + (peephole ? p[0] * c : 0));
+        c = g[1] * c + g[0] * tanhf(g[2]);
+        g[3] = sigmoid(g[3] + (peephole ? p[2] * c : 0));
+        want[t] = h = g[3] * tanhf(c);
+    }
+    for (int i = 0; i < 20; i++)
+        in[i] = -1;
+    in[0] = model_float(&m, "x", 3, dim, NULL);
+    for (int k = joined ? 1 : 0; k < 4; k++) {
+        in[1 + k] = model_float(&m, "w", DIMS(1, 1), &w[k]);
+        in[5 + k] = model_float(&m, "u", DIMS(1, 1), &u[k]);
+        in[12 + k] = model_float(&m, "b", DIMS(1), &b[k]);
+        if (peephole && k < 3)
+            in[9 + k] = model_float(&m, "p", DIMS(1), &p[k]);
+    }
+    in[18] = model_float(&m, "h", DIMS(1, 1), NULL);
+    in[19] = model_float(&m, "c", DIMS(1, 1), NULL);
+    y = model_float(&m, "y", 3, dim, NULL);
+    o = model_op(&m, 44, in, 20, y);
+    model_option(o, 0, 1, TFLITE_TANH);
+    model_option(o, 3, 1, major);
+    model_io(&m, in[0], y);
+    must_give(&m, 3, dim, x, want);
+}
+
+TEST(test_lstm)
+{
+    for (int i = 0; i < 8; i++)
+        check_lstm(i & 1, i & 2, i & 4);
+}
+
+TEST(test_rnn)
+{
+    static const float w = 2, u = -0.5f, b = 0.25f;
+    static const float x[STEPS] = {1, -2, 3};
+    struct model m = {.n_ops = 0};
+    float h = 0, want[STEPS];
+    struct model_op *o;
+    int in[5], y;
+
+    for (int t = 0; t < STEPS; t++)
+        want[t] = h = fmaxf(w * x[t] + u * h + b, 0);
+    in[0] = model_float(&m, "x", DIMS(1, STEPS, 1), NULL);
+    in[1] = model_float(&m, "w", DIMS(1, 1), &w);
+    in[2] = model_float(&m, "u", DIMS(1, 1), &u);
+    in[3] = model_float(&m, "b", DIMS(1), &b);
+    in[4] = model_float(&m, "h", DIMS(1, 1), NULL);
+    y = model_float(&m, "y", DIMS(1, STEPS, 1), NULL);
+    o = model_op(&m, 35, in, 5, y);
+    model_option(o, 1, 1, TFLITE_RELU);
+    model_io(&m, in[0], y);
+    must_give(&m, DIMS(1, STEPS, 1), x, want);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lstm),
+        cmocka_unit_test(test_rnn),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cuts and pads whose amounts depend on free sizes: a tensor is brought to the
+ * size of another one.
+ *
+ * Entry i of the result is entry begin + i of the tensor along the axis.  The
+ * result's size is that of a tensor of the graph; begin is computed at run time
+ * from the sizes of tensors, of which each is told apart by its probes.
+ */
+#include <string.h>
+
+#include "weights/onnx/composed/compose.h"
+
+/* Sizes that are tried as the terms of an offset, and the largest constant that
+ * is added to one. */
+#define MAX_TERMS  48
+#define MAX_ADDEND 16
+
+typedef int64_t probes[ONNX_PROBES];
+
+struct term {
+    probes size;
+    int value, dim;
+};
+
+static bool is_fixed(const struct onnx_import *im, const int64_t *n)
+{
+    for (int p = 1; p < im->probes; p++)
+        if (n[p] != n[0])
+            return false;
+    return true;
+}
+
+static bool equal(const struct onnx_import *im, const int64_t *a,
+                  const int64_t *b)
+{
+    return memcmp(a, b, (size_t)im->probes * sizeof *a) == 0;
+}
+
+static int64_t half(int64_t n, bool up)
+{
+    n += up ? 1 : 0;
+    return n >= 0 ? n / 2 : -((1 - n) / 2); /* rounded down */
+}
+
+/* ---- sizes at run time --------------------------------------------- */
+
+/* The sizes of the graph that are free, each once. */
+static int list_terms(const struct onnx_import *im, struct term *term)
+{
+    int n = 0;
+
+    for (int v = 0; v < im->g->n_values && n < MAX_TERMS; v++) {
+        if (im->g->value[v].data || !im->g->value[v].name)
+            continue;
+        for (int d = 1; d < im->type[v][0].rank && n < MAX_TERMS; d++) {
+            struct term t = {.value = v, .dim = d};
+            bool seen = false;
+
+            for (int p = 0; p < im->probes; p++)
+                t.size[p] = im->type[v][p].dim[d];
+            for (int i = 0; i < n && !seen; i++)
+                seen = equal(im, term[i].size, t.size);
+            if (!seen && !is_fixed(im, t.size))
+                term[n++] = t;
+        }
+    }
+    return n;
+}
+
+/* `one` repeated as often as a tensor has entries: a value of rank 1. */
+static int repeat(struct onnx_import *im, int one, const int64_t *size)
+{
+    int64_t want[ONNX_PROBES][INFER_MAX_RANK] = {{0}};
+    int value = -1;
+
+    for (int p = 0; p < im->probes; p++)
+        want[p][0] = size[p];
+    onnx_emit_expand(im, one, want, 1, -1, &value);
+    return value;
+}
+
+static int ones(struct onnx_import *im, const int64_t *size)
+{
+    const int64_t dim[1] = {1};
+    float *data;
+    const int one = compose_floats(im, 1, dim, &data);
+
+    if (one < 0)
+        return -1;
+    data[0] = 1;
+    return repeat(im, one, size);
+}
+
+/* The size of a term as F32 of one element. */
+static int size_of(struct onnx_import *im, const struct term *t)
+{
+    return compose_reduce(im, KERN_REDUCE_SUM, ones(im, t->size), 0);
+}
+
+static int difference(struct onnx_import *im, const struct term *a,
+                      const struct term *b)
+{
+    return compose_binary(im, KERN_SUB, size_of(im, a), size_of(im, b));
+}
+
+/* Half of the difference, rounded down or up. */
+static int half_difference(struct onnx_import *im, const struct term *a,
+                           const struct term *b, bool up)
+{
+    return compose_unary(im, up ? KERN_CEIL : KERN_FLOOR,
+                         compose_linear(im, 0.5, 0, difference(im, a, b)));
+}
+
+/* Two terms of which the number is the difference, or half of it. */
+static int from_pair(struct onnx_import *im, const int64_t *n,
+                     const struct term *term, int n_terms)
+{
+    for (int i = 0; i < n_terms; i++)
+        for (int k = 0; k < n_terms; k++) {
+            bool whole = true, down = true, up = true;
+
+            for (int p = 0; p < im->probes; p++) {
+                const int64_t d = term[i].size[p] - term[k].size[p];
+
+                whole = whole && d == n[p];
+                down = down && half(d, false) == n[p];
+                up = up && half(d, true) == n[p];
+            }
+            if (whole)
+                return difference(im, &term[i], &term[k]);
+            if (down || up)
+                return half_difference(im, &term[i], &term[k], !down);
+        }
+    onnx_fail(im, INFER_EUNSUPPORTED,
+              "an offset that is no difference of sizes; --input-shape fixes "
+              "free sizes");
+    return -1;
+}
+
+/* A number that is known at each probe as F32 of one element. */
+static int number(struct onnx_import *im, const int64_t *n)
+{
+    struct term term[MAX_TERMS];
+    int n_terms;
+
+    if (im->rc < 0)
+        return -1;
+    if (is_fixed(im, n))
+        return compose_number(im, INFER_F32, (double)n[0]);
+    n_terms = list_terms(im, term);
+    for (int i = 0; i < n_terms; i++) {
+        const int64_t more = n[0] - term[i].size[0];
+        bool same = more >= -MAX_ADDEND && more <= MAX_ADDEND;
+
+        for (int p = 1; p < im->probes; p++)
+            same = same && n[p] - term[i].size[p] == more;
+        if (same)
+            return compose_linear(im, 1, (double)more, size_of(im, &term[i]));
+    }
+    return from_pair(im, n, term, n_terms);
+}
+
+/* ---- positions ----------------------------------------------------- */
+
+/* begin, begin + 1, ...: as many as a tensor has entries, as F32. */
+static int positions(struct onnx_import *im, const int64_t *size,
+                     const int64_t *begin)
+{
+    union graph_attr attr;
+    int x = ones(im, size);
+
+    if (im->rc < 0)
+        return -1;
+    onnx_defaults(GRAPH_CUMULATE, &attr);
+    attr.cumulate.exclusive = true;
+    onnx_emit(im, GRAPH_CUMULATE, &attr, &x, 1, -1, &x);
+    return is_fixed(im, begin) && begin[0] == 0
+               ? x
+               : compose_binary(im, KERN_ADD, x, number(im, begin));
+}
+
+static int gather(struct onnx_import *im, int x, int at, int axis)
+{
+    return compose_gather(im, x, compose_cast(im, INFER_I64, at), axis);
+}
+
+int onnx_cut_to(struct onnx_import *im, int x, int axis, const int64_t *begin,
+                const int64_t *size)
+{
+    return gather(im, x, positions(im, size, begin), axis);
+}
+
+int onnx_pad_to(struct onnx_import *im, int x, int axis, const int64_t *before,
+                const int64_t *size, enum kern_pad_mode mode, float value)
+{
+    int64_t line[INFER_MAX_RANK];
+    probes begin, last;
+    int at, inside, end;
+
+    if (im->rc < 0)
+        return -1;
+    for (int p = 0; p < im->probes; p++) {
+        begin[p] = -before[p];
+        last[p] = im->type[x][p].dim[axis] - 1;
+    }
+    at = positions(im, size, begin);
+    end = number(im, last);
+    if (mode == KERN_PAD_REFLECT) {
+        at = compose_unary(im, KERN_ABS, at);
+        at = compose_binary(
+            im, KERN_SUB, end,
+            compose_unary(im, KERN_ABS, compose_binary(im, KERN_SUB, end, at)));
+        return gather(im, x, at, axis);
+    }
+    inside = compose_binary(
+        im, KERN_MIN,
+        compose_binary(im, KERN_MAX, at, compose_number(im, INFER_F32, 0)),
+        end);
+    x = gather(im, x, inside, axis);
+    if (mode == KERN_PAD_EDGE || im->rc < 0)
+        return x;
+    if (mode != KERN_PAD_CONSTANT) {
+        onnx_fail(im, INFER_EUNSUPPORTED,
+                  "pads of this mode that depend on a free dimension");
+        return -1;
+    }
+    for (int d = 0; d < compose_rank(im, x); d++)
+        line[d] = d == axis ? -1 : 1;
+    return compose_where(
+        im,
+        compose_reshape(im, compose_binary(im, KERN_EQUAL, at, inside),
+                        compose_rank(im, x), line),
+        x, compose_number(im, compose_dtype(im, x), (double)value));
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of one import share: inputs, attempts, refusals. */
+#ifndef WEIGHTS_ONNX_IMPORT_H
+#define WEIGHTS_ONNX_IMPORT_H
+
+#include "weights/onnx/onnx.h"
+
+/* The size of a free dimension at a probe (inputs.c). */
+int64_t onnx_probe_size(const struct onnx_import *im, int probe, int dimension);
+/* Adds the source's inputs that are no constants. */
+int onnx_add_inputs(struct onnx_import *im);
+
+/* The first reason's code (refused.c). */
+int onnx_first_refusal(const struct onnx_import *im);
+/* A line a reason in the error; none is left then. */
+void onnx_report_refusals(struct onnx_import *im);
+/* True where all refused nodes are of unknown kinds, and no output of the graph
+ * needs one: what a loss or a metric of training left behind. */
+bool onnx_refused_are_dead(struct onnx_import *im);
+
+/* Attempts with several readings of free sizes; the settings have a source
+ * (onnx.c). */
+int onnx_import_either(struct onnx_import *settings, struct pb_span name,
+                       struct graph **out);
+
+#endif
