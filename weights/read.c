@@ -67,6 +67,44 @@ static void list_formats(char *text, size_t bytes)
     }
 }
 
+#define HTML_PAGE "an HTML page: download the file by its raw address"
+
+/* What a file that no row knows is by its first bytes, and the way out; NULL.
+ */
+static const char *foreign(const struct weights_file *file)
+{
+    static const struct {
+        const char *begin, *what;
+    } table[] = {
+        {"version https://git-lfs.github.com/",
+         "a pointer of Git LFS: git lfs pull brings the file itself"},
+        {"<!DOCTYPE", HTML_PAGE},
+        {"<!doctype", HTML_PAGE},
+        {"<html", HTML_PAGE},
+        {"<?xml", "an XML file: OpenVINO's is not read; convert the ONNX file "
+                  "that it was made from"},
+        {"\x1f\x8b", "a gzip file: gunzip unpacks it"},
+        {"BZh", "a bzip2 file: bunzip2 unpacks it"},
+        {"\xfd"
+         "7zXZ",
+         "an xz file: unxz unpacks it"},
+        {"\x28\xb5\x2f\xfd", "a Zstandard file: unzstd unpacks it"},
+        {"7z\xbc\xaf", "a 7-Zip archive: unpack it"},
+        {"\x89PNG", "a picture, not weights: infer -m MODEL runs on it"},
+        {"\xff\xd8\xff", "a picture, not weights: infer -m MODEL runs on it"},
+        {"GGUF", "GGUF, the format of llama.cpp's language models"},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+        const size_t n = strlen(table[i].begin);
+
+        if (file->blob->bytes >= n &&
+            memcmp(file->blob->data, table[i].begin, n) == 0)
+            return table[i].what;
+    }
+    return NULL;
+}
+
 /* The row that knows the content best, or NULL. */
 static const struct weights_format *recognise(const struct weights_file *file)
 {
@@ -92,6 +130,8 @@ static int choose(const struct weights_file *file, const char *from,
     size_t i;
 
     list_formats(known, sizeof known);
+    if (!best && foreign(file))
+        return error_set(err, INFER_EUNSUPPORTED, "%s", foreign(file));
     if (!from || strcmp(from, "auto") == 0) {
         if (!best)
             return error_set(err, INFER_EUNSUPPORTED,

@@ -576,6 +576,18 @@ done
 expect 1 'rtol go with --verify' "$wconv" "$weights" "$arch" -o "$dir/y" --rtol=1
 absent "$dir/y"
 
+# ---- files that are no weights are named
+printf '<!DOCTYPE html>\n' >"$dir/page.onnx"
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\n' >"$dir/lfs.pth"
+gzip -c "$weights" >"$dir/weights.gz"
+expect 2 'page.onnx: an HTML page: ' "$wconv" "$dir/page.onnx" -o "$dir/y"
+expect 2 'lfs.pth: a pointer of Git LFS: ' "$wconv" "$dir/lfs.pth" -o "$dir/y"
+expect 2 'weights.gz: a gzip file: ' "$wconv" "$dir/weights.gz" -o "$dir/y"
+expect 2 '7.png: a picture, ' "$wconv" "$pictures/7.png" -o "$dir/y"
+expect 1 'one input file; other commands: wconv inspect' "$wconv" inspekt x
+rm "$dir/page.onnx" "$dir/lfs.pth" "$dir/weights.gz"
+absent "$dir/y"
+
 # ---- what is read is not overwritten, by whatever name
 cp "$weights" "$dir/kept.infer"
 ln -s kept.infer "$dir/linked.infer"

@@ -430,9 +430,12 @@ static void note_labels(const struct cli *cli, const struct wconv_request *r,
     const struct graph_value *v =
         g->n_outputs == 1 ? &g->value[g->output[0]] : NULL;
 
-    if (r->labels == NULL || r->task != NULL || v == NULL || v->rank != 2 ||
+    if (r->labels == NULL || r->task != NULL || v == NULL || v->rank < 2 ||
         v->dim[1] < 2 || v->dim[1] == g->n_labels || cli->verbosity < 0)
         return;
+    for (int k = 2; k < v->rank; k++)
+        if (v->dim[k] != 1)
+            return;
     cli_error(cli, "note: %s has %d labels for %lld classes", r->labels,
               g->n_labels, (long long)v->dim[1]);
 }
@@ -585,7 +588,8 @@ int wconv_convert(int argc, char **argv)
         wconv_print_list(r.list, cli.json);
     } else if (count != 1 || (r.out == NULL && r.emit_c == NULL)) {
         cli_error(&cli, count == 0   ? "no input file (see --help)"
-                        : count != 1 ? "takes one input file (see --help)"
+                        : count != 1 ? "takes one input file; other commands: "
+                                       "wconv inspect, wconv diff (see --help)"
                                      : "no output file: add -o FILE");
         code = CLI_USAGE;
     } else if (!check_quantize(&cli, &r)) {
