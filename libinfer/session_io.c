@@ -108,13 +108,18 @@ static int check_input(const struct graph_value *v,
     char found[KERN_SHAPE_TEXT], expected[KERN_SHAPE_TEXT];
     size_t size = infer_dtype_size(a->dtype), bytes;
     int64_t count;
+    bool empty = false;
 
+    for (int k = 0; k < a->rank && k < INFER_MAX_RANK; k++)
+        empty = empty || a->dim[k] == 0;
     if (!shape_fits(v, a))
         return error_set(
-            err, INFER_EARGUMENT, "input '%s': shape %s, expected %s", v->name,
+            err, INFER_EARGUMENT, "input '%s': shape %s%s, expected %s",
+            v->name,
             a->rank < 0 || a->rank > INFER_MAX_RANK
                 ? "of impossible rank"
                 : kern_shape_text(a->rank, a->dim, found),
+            empty ? " (empty)" : "",
             format_expected(v->rank, v->dim, expected, sizeof expected));
     if (size == 0)
         return error_set(err, INFER_EARGUMENT,

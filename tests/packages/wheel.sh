@@ -3,7 +3,8 @@
 # The wheel of the Python package from a tar file: built without oneDNN, repaired by
 # auditwheel, at most 8 MB; installed in a bare Debian 12 with nothing but Python and
 # pip, used there without NumPy, then tested with it.  Needs root, debootstrap, and a
-# Python with pip, setuptools, wheel and auditwheel (PYTHON names it); skips without.
+# Python with headers, pip, setuptools, wheel and auditwheel (PYTHON names it); skips
+# without.
 #
 # usage: tests/packages/wheel.sh libinfer-VERSION.tar.xz
 # KEEP=FOLDER    the wheel is copied there
@@ -17,6 +18,9 @@ export PYTHON
 for part in auditwheel pip setuptools wheel; do
     "$PYTHON" -c "import $part" 2>"$work/log" || skip "$PYTHON has no $part"
 done
+"$PYTHON" -c 'import os, sysconfig
+os.stat(sysconfig.get_path("include") + "/Python.h")' 2>"$work/log" ||
+    skip "$PYTHON has no headers (python3-dev)"
 
 mkdir "$work/source" "$work/build"
 tar -xf "$tar" -C "$work/source" --strip-components=1

@@ -73,6 +73,7 @@ def test_pictures_in_memory(model):
             model.preprocess(wrong)
     with pytest.raises(libinfer.UnsupportedError, match="neither PNG"):
         model.preprocess(b"no picture")
+    assert issubclass(libinfer.FileError, OSError)
     with pytest.raises(libinfer.FileError, match="none.png"):
         model.preprocess("none.png")
 

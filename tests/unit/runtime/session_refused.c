@@ -59,7 +59,7 @@ static void test_wrong_arrays(void **unused)
     bad[0] = x;
     bad[0].dim[0] = 0;
     REFUSED(infer_session_run(s, bad, 1, NULL, 0, &err), INFER_EARGUMENT,
-            "shape 0x3x16x16, expected ?x3x16x16");
+            "shape 0x3x16x16 (empty), expected ?x3x16x16");
     bad[0].dim[0] = -1;
     REFUSED(infer_session_run(s, bad, 1, NULL, 0, &err), INFER_EARGUMENT,
             "shape -1x3x16x16, expected ?x3x16x16");

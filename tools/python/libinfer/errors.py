@@ -21,7 +21,7 @@ class FormatError(Error):
     """A file is malformed."""
 
 
-class FileError(Error):
+class FileError(Error, OSError):
     """The operating system refused a read or write."""
 
 
