@@ -147,9 +147,11 @@ static int read_onnx(struct weights_file *file,
     if (rc == 0) {
         rc = onnx_metadata_apply(&m, out->graph, err);
         snprintf(out->detail, sizeof(out->detail),
-                 "opset %lld, IR version %lld, %.*s %.*s",
+                 "opset %lld, IR version %lld, %.*s%s%.*s",
                  (long long)(m.opset ? m.opset : 1), (long long)m.ir_version,
-                 PB_TEXT(m.producer, 40), PB_TEXT(m.producer_version, 24));
+                 PB_TEXT(m.producer, 40),
+                 m.producer_version.bytes > 0 ? " " : "",
+                 PB_TEXT(m.producer_version, 24));
         out->bytes = file->blob->bytes + m.external_bytes;
     }
     onnx_model_close(&m);
