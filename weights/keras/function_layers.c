@@ -137,9 +137,7 @@ struct keras_value keras_cast(struct keras_emit *k, struct keras_layer *l,
 
 /* ---- reductions ----------------------------------------------------- */
 
-/* Bits of Keras' axes of config "axis": a number, a list, or all. */
-static uint32_t reduced_axes(struct keras_emit *k, const cJSON *config,
-                             int rank)
+uint32_t keras_reduced_axes(struct keras_emit *k, const cJSON *config, int rank)
 {
     const cJSON *c = json_member(config, "axis");
     const cJSON *e = cJSON_IsArray(c) ? c->child : c;
@@ -191,7 +189,7 @@ struct keras_value keras_reduce_function(struct keras_emit *k,
                                          struct keras_layer *l,
                                          const struct keras_value *in, int n)
 {
-    const uint32_t axes = reduced_axes(k, l->config, in[0].rank);
+    const uint32_t axes = keras_reduced_axes(k, l->config, in[0].rank);
     const bool keep = keras_bool(k, l->config, "keepdims", false);
     const cJSON *initial = json_member(l->config, "initial");
 
@@ -509,7 +507,7 @@ struct keras_value keras_get_item(struct keras_emit *k, struct keras_layer *l,
 struct keras_value keras_flip(struct keras_emit *k, struct keras_layer *l,
                               const struct keras_value *in, int n)
 {
-    const uint32_t axes = reduced_axes(k, l->config, in[0].rank);
+    const uint32_t axes = keras_reduced_axes(k, l->config, in[0].rank);
     struct index index[INFER_MAX_RANK];
 
     (void)n;

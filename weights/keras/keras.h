@@ -223,6 +223,9 @@ int keras_transpose(struct keras_emit *k, int x, int rank, const int *order);
 struct keras_value keras_binary(struct keras_emit *k, const char *role,
                                 struct keras_value x, int y,
                                 enum kern_binary_kind kind);
+/* Bits of Keras' axes of config "axis": a number, a list, or all. */
+uint32_t keras_reduced_axes(struct keras_emit *k, const cJSON *config,
+                            int rank);
 /* Reduces the axes (bits, in Keras' order); without `keep` they are left out.
  */
 struct keras_value keras_reduce(struct keras_emit *k, struct keras_value x,
