@@ -614,10 +614,32 @@ def step_seeds():
          formats=("keras",))
 
 
+def number_seeds():
+    """Functions of keras.ops on numbers that are several nodes."""
+    global RNG
+    RNG = np.random.default_rng(9)
+    os.makedirs(os.path.join(FOLDER, "keras"), exist_ok=True)
+    ops = keras.ops
+    x = keras.Input((4, 3, 2), name="in")
+    y = ops.abs(x) + 0.5
+    made = [
+        ops.log1p(y), ops.log2(y), ops.log10(y), ops.exp2(x), ops.expm1(x),
+        ops.erfc(x), ops.rsqrt(y), ops.arcsinh(x), ops.arccosh(y + 1),
+        ops.arctanh(x / 9), ops.stop_gradient(x) * 2, ops.var(x, axis=-1),
+        ops.var(x, axis=(1, 2), keepdims=True), ops.std(x, axis=1),
+        ops.norm(x, axis=-1), ops.norm(x, ord=1, axis=2, keepdims=True),
+        ops.norm(x, axis=(1, 2)), ops.logsumexp(x, axis=-1),
+        ops.logsumexp(100 * x, axis=1, keepdims=True),
+        ops.nan_to_num(ops.sqrt(x))]
+    save("keras/numbers", keras.Model(x, made, name="numbers"),
+         formats=("keras", "h5"))
+
+
 if PART == "seeds":
     seeds()
     function_seeds()
     step_seeds()
+    number_seeds()
 elif PART == "last":
     for part in (convolutions, activations, pools_and_shapes, norms, merges,
                  structures):

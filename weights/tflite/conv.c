@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TensorFlow Lite: convolutions and fully connected layers. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +14,25 @@ enum { X, W, BIAS };
 
 /* How a layer computes: on q - z where its tensors are quantised. */
 struct layer {
-    bool integers;
+    bool integers, wide; /* wide: activations of 16 bits */
     struct tflite_quant x, y;
     double *factor; /* one a channel of the output */
     int64_t channels;
 };
+
+/* What kernels of 16-bit activations take a factor for: 15 bits of it. */
+static double reduced(double factor)
+{
+    int exponent;
+    int64_t bits = llround(ldexp(frexp(factor, &exponent), 31));
+
+    if (bits == (int64_t)1 << 31) {
+        bits /= 2;
+        exponent++;
+    }
+    bits = bits < 0x7fff0000 ? (bits + (1 << 15)) >> 16 : 0x7fff;
+    return ldexp((double)bits, exponent - 15);
+}
 
 /* The factor s1 s2 / s3 of each channel. */
 static bool factors(struct tflite_import *im, struct layer *l)
@@ -42,6 +57,8 @@ static bool factors(struct tflite_import *im, struct layer *l)
             return false;
         }
         l->factor[i] = (double)l->x.scale * (double)s / (double)l->y.scale;
+        if (l->wide)
+            l->factor[i] = reduced(l->factor[i]);
     }
     return true;
 }
@@ -61,6 +78,7 @@ static bool open_layer(struct tflite_import *im, int x, int64_t channels,
     if (!l->integers)
         return true;
     im->raw = true;
+    l->wide = in.type == TFLITE_INT16;
     l->x = tflite_quant(im, &in);
     l->y = tflite_quant(im, &out);
     tflite_quant_clip(im, tflite_activation(im, act), &l->y);
@@ -95,13 +113,13 @@ static int bias(struct tflite_import *im, int i, const struct layer *l)
 }
 
 /* The activation, or the step back to integers; closes the layer.  The kernels
- * of convolutions round twice, those of matrices once. */
+ * of convolutions round twice, those of matrices and of 16 bits once. */
 static void finish(struct tflite_import *im, struct layer *l, int x, int act,
                    bool matrix)
 {
     if (l->integers && im->status == 0)
         x = tflite_requantise(im, x, l->factor, l->channels, matrix ? -1 : 1,
-                              matrix ? 1 : 2, &l->y);
+                              matrix || l->wide ? 1 : 2, &l->y);
     else
         x = tflite_fused(im, x, act);
     tflite_out(im, 0, x, !matrix);

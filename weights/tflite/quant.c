@@ -313,12 +313,17 @@ int tflite_requantise_mean(struct tflite_import *im, int x, double factor,
     return requantise(im, x, &part, 1, 0, 2, q);
 }
 
-/* The factor moves halves up in spite of the error of x, which is as large as q
- * - z, and leaves the next fraction of n below a half where it is. */
+/* The factor moves halves up in spite of the error of x, and leaves the next
+ * fraction of n below a half where it is: it moves the largest q by a quarter
+ * of 1 / n at most. */
 int tflite_round_integers(struct tflite_import *im, int x, int64_t n,
                           const struct tflite_quant *q)
 {
-    const float away = n <= 64 ? 1.0f + 0x1p-14f : AWAY;
+    const double largest = (double)(q->high - q->low);
+    const double more = 0.25 / ((double)n * largest);
+    const float away = more > 0x1p-14   ? 1.0f + 0x1p-14f
+                       : more < 0x1p-21 ? AWAY
+                                        : (float)(1 + more);
 
     x = tflite_unary(im, x, KERN_LINEAR, away, (float)q->zero * away);
     x = tflite_plain_unary(im, x, KERN_ROUND);

@@ -29,6 +29,7 @@ static int clip_or_unary(struct onnx_import *im, const char *name, int x,
                  {"Tanh", KERN_TANH, 0, 0},
                  {"Sigmoid", KERN_SIGMOID, 0, 0},
                  {"LeakyRelu", KERN_LEAKY_RELU, 0.01f, 0},
+                 {"Elu", KERN_ELU, 1, 0},
                  {"HardSigmoid", KERN_HARD_SIGMOID, 0.2f, 0.5f},
                  {"Clip", KERN_CLIP, -FLT_MAX, FLT_MAX}};
 

@@ -63,6 +63,16 @@ struct scaling {
     int narrow;            /* its type in narrow.h, or 0 */
 };
 
+/* A list of one number, which holds for all elements whatever the axis says, as
+ * that number. */
+static int as_number(struct onnx_import *im, int value)
+{
+    return value >= 0 && compose_rank(im, value) == 1 &&
+                   compose_free_dim(im, value, 0) == 1
+               ? compose_squeeze(im, value, 0)
+               : value;
+}
+
 static int read_scaling(struct onnx_import *im, struct scaling *s)
 {
     s->block = 0;
@@ -74,6 +84,10 @@ static int read_scaling(struct onnx_import *im, struct scaling *s)
     s->zero = compose_input(im, 2);
     s->type = s->zero < 0 ? INFER_NONE : compose_dtype(im, s->zero);
     s->narrow = onnx_input_narrow(im, 2);
+    if (s->block == 0) {
+        s->scale = as_number(im, s->scale);
+        s->zero = as_number(im, s->zero);
+    }
     if (im->rc < 0)
         return im->rc;
     if (compose_rank(im, s->scale) > 0 && compose_rank(im, s->x) > 0)

@@ -229,10 +229,32 @@ TEST(test_dead_nodes)
     }
 }
 
+/* ONNX Runtime's quantizer writes scales of one number as lists, whose axis
+ * may be none of the tensor. */
+TEST(test_scale_of_one)
+{
+    static const unsigned char bytes[4] = {128, 130, 124, 255}, zero = 128;
+    struct pb_message m = EMPTY, t;
+
+    graph_input(&m, "x", DIMS(1, 4));
+    graph_output(&m, "y");
+    t = tensor_raw("b", ONNX_UINT8, DIMS(4), bytes, 4);
+    pb_nested(&m, 5, &t);
+    t = tensor_raw("z", ONNX_UINT8, DIMS(1), &zero, 1);
+    pb_nested(&m, 5, &t);
+    graph_floats(&m, "s", DIMS(1), FLOATS(0.5f));
+    graph_node(&m, "DequantizeLinear", "b s z", "d", NULL);
+    graph_node(&m, "QuantizeLinear", "d s z", "q", NULL);
+    graph_node(&m, "DequantizeLinear", "q s z", "e", NULL);
+    graph_node(&m, "Add", "x e", "y", NULL);
+    must_give(model_of(&m, 13), FLOATS(1, 1, 1, 1), 4, FLOATS(1, 2, -1, 64.5f));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_narrow_types),
+        cmocka_unit_test(test_scale_of_one),
         cmocka_unit_test(test_narrow_refused),
         cmocka_unit_test(test_overloads),
         cmocka_unit_test(test_long_sums),

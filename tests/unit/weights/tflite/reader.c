@@ -534,6 +534,50 @@ TEST(test_integer_average)
     assert_close(y, (const float[]){-128, 4, 6, -8}, 4);
 }
 
+/* 24/49 above a large integer is below a half. */
+TEST(test_integer_average_below_half)
+{
+    float x[49], y[1];
+    struct model m = {.n_ops = 0};
+    int v[2];
+
+    for (int i = 0; i < 49; i++)
+        x[i] = i < 24 ? 251 : 250;
+    v[0] =
+        model_quantised(&m, "x", TFLITE_UINT8, DIMS(1, 7, 7, 1), NULL, 0.1f, 0);
+    v[1] =
+        model_quantised(&m, "y", TFLITE_UINT8, DIMS(1, 1, 1, 1), NULL, 0.1f, 0);
+    model_window(model_op(&m, 1, IN(v[0]), v[1]), 1, 7, 5, 0);
+    model_option(&m.op[0], 3, 4, 7);
+    model_option(&m.op[0], 4, 4, 7);
+    model_io(&m, v[0], v[1]);
+    run_model(must_read(&m), x, DIMS(1, 1, 7, 7), y, 1);
+    assert_true(y[0] == 250);
+}
+
+/* What the reference kernel gives for some integers of 8 bits, scales 0.047
+ * and 0.0314: computed by TensorFlow 2.21.0. */
+TEST(test_integer_hard_swish)
+{
+    static const float x[16] = {-128, -100, -77, -61, -60, -48, -33, -20,
+                                -7,   0,    3,   4,   15,  40,  77,  127};
+    static const float want[16] = {-100, -100, -100, -100, -101, -108,
+                                   -112, -111, -106, -102, -100, -99,
+                                   -89,  -56,  11,   86};
+    struct model m = {.n_ops = 0};
+    float y[16];
+    int v[2];
+
+    v[0] = model_quantised(&m, "x", TFLITE_INT8, DIMS(1, 16), NULL, 0.047f, 3);
+    v[1] =
+        model_quantised(&m, "y", TFLITE_INT8, DIMS(1, 16), NULL, 0.0314f, -100);
+    model_op(&m, 117, IN(v[0]), v[1]);
+    model_io(&m, v[0], v[1]);
+    run_model(must_read(&m), x, DIMS(1, 16), y, 16);
+    for (int i = 0; i < 16; i++)
+        assert_int_equal((int)y[i], (int)want[i]);
+}
+
 /* Two constants joined by code to one output, element by element. */
 static void pair(int code, float sa, float sb, float sy, int *off, int *most)
 {
@@ -877,6 +921,8 @@ int main(void)
         cmocka_unit_test(test_shared_weights),
         cmocka_unit_test(test_integer_sums),
         cmocka_unit_test(test_integer_average),
+        cmocka_unit_test(test_integer_average_below_half),
+        cmocka_unit_test(test_integer_hard_swish),
         cmocka_unit_test(test_integer_pairs),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_files),
