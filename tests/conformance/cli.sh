@@ -576,6 +576,19 @@ done
 expect 1 'rtol go with --verify' "$wconv" "$weights" "$arch" -o "$dir/y" --rtol=1
 absent "$dir/y"
 
+# ---- every option of --help stands in the manual page
+for tool in infer wconv kbench train; do
+    page=$(sed 's/\\-/-/g' "$src/tools/man/$tool.1")
+    for option in $("$here/$tool" --help | grep -o '^ *\(-., \)\?--[a-z0-9-]*' |
+        grep -o -e '--[a-z0-9-]*'); do
+        count=$((count + 1))
+        case $page in
+        *"$option"*) ;;
+        *) fail "$tool.1 has no $option" ;;
+        esac
+    done
+done
+
 # ---- files that are no weights are named
 printf '<!DOCTYPE html>\n' >"$dir/page.onnx"
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\n' >"$dir/lfs.pth"

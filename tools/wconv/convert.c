@@ -14,7 +14,7 @@
 
 static const char usage[] =
     "usage: wconv IN -o OUT [options]\n"
-    "       wconv inspect FILE [--layers] [--weights] [--dot]\n"
+    "       wconv inspect FILE [--layers] [--weights] [--dot] [--html=FILE]\n"
     "       wconv diff A B\n"
     "\n"
     "Reads trained weights (ONNX, PyTorch, safetensors, npz, Keras,\n"
