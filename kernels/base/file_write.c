@@ -31,8 +31,9 @@ static void release(struct file_writer *w)
     free(w->path);
     free(w->target);
     free(w->temporary);
+    free(w->former);
     w->fd = -1;
-    w->path = w->target = w->temporary = NULL;
+    w->path = w->target = w->temporary = w->former = NULL;
 }
 
 /* Folder of a path; NULL when out of memory. */
@@ -95,29 +96,41 @@ static void sweep(const char *folder, const char *target)
 
 /* ---- creation ------------------------------------------------------ */
 
-/* Calls make() with names until one is free; make() returns -1 with errno. */
+/* Calls make() with names until one is free; make() returns -1 with errno.
+ * EMEMORY, or EIO with errno; neither sets an error. */
 static int try_names(struct file_writer *w,
                      int (*make)(struct file_writer *w, const char *name),
-                     struct infer_error *err)
+                     char **out)
 {
     const size_t bytes = strlen(w->target) + 48;
     char *name = malloc(bytes);
     int i, made = -1;
 
     if (name == NULL)
-        return error_set(err, INFER_EMEMORY, "out of memory");
+        return INFER_EMEMORY;
     for (i = 0; i < 100 && made < 0; i++) {
         snprintf(name, bytes, "%s.%ld.%d.tmp", w->target, (long)getpid(), i);
         made = make(w, name);
         if (made < 0 && errno != EEXIST)
             break;
     }
-    if (made >= 0) {
-        w->temporary = name;
-        return INFER_OK;
+    if (made < 0) {
+        free(name);
+        return INFER_EIO;
     }
-    free(name);
-    return fail(w, "cannot create a file in its folder", err);
+    *out = name;
+    return INFER_OK;
+}
+
+static int name_temporary(struct file_writer *w,
+                          int (*make)(struct file_writer *w, const char *name),
+                          struct infer_error *err)
+{
+    const int rc = try_names(w, make, &w->temporary);
+
+    if (rc == INFER_EMEMORY)
+        return error_set(err, rc, "out of memory");
+    return rc < 0 ? fail(w, "cannot create a file in its folder", err) : rc;
 }
 
 /* EXCL: no other process takes the name. */
@@ -171,7 +184,7 @@ static int create(struct file_writer *w, struct infer_error *err)
     w->fd = open_unnamed(folder);
 #endif
     free(folder);
-    return w->fd >= 0 ? INFER_OK : try_names(w, make_named, err);
+    return w->fd >= 0 ? INFER_OK : name_temporary(w, make_named, err);
 }
 
 /* Before the rename, which wants a name. */
@@ -179,7 +192,7 @@ static int name_file(struct file_writer *w, struct infer_error *err)
 {
 #ifdef O_TMPFILE
     if (w->temporary == NULL)
-        return try_names(w, give_name, err);
+        return name_temporary(w, give_name, err);
 #endif
     (void)w, (void)err;
     return INFER_OK;
@@ -269,7 +282,8 @@ static void sync_folder(const char *path)
     free(folder);
 }
 
-static int commit(struct file_writer *w, bool sync, struct infer_error *err)
+/* All but the rename. */
+static int finish(struct file_writer *w, bool sync, struct infer_error *err)
 {
     int rc = INFER_OK, closed;
 
@@ -281,19 +295,79 @@ static int commit(struct file_writer *w, bool sync, struct infer_error *err)
     w->fd = -1;
     if (rc == INFER_OK && closed < 0)
         rc = fail(w, "cannot close", err);
-    if (rc == INFER_OK && rename(w->temporary, w->target) < 0)
-        rc = fail(w, "cannot rename the new file to it", err);
-    if (rc < 0 && w->temporary != NULL)
-        unlink(w->temporary);
-    else if (rc == INFER_OK && sync)
-        sync_folder(w->target);
-    release(w);
+    return rc;
+}
+
+static int put_in_place(struct file_writer *w, struct infer_error *err)
+{
+    if (rename(w->temporary, w->target) < 0)
+        return fail(w, "cannot rename the new file to it", err);
+    free(w->temporary);
+    w->temporary = NULL;
+    return INFER_OK;
+}
+
+static int name_former(struct file_writer *w, const char *name)
+{
+    return link(w->target, name);
+}
+
+/* A file system without hard links keeps no former file: then a failure leaves
+ * the new one. */
+static int keep_former(struct file_writer *w, struct infer_error *err)
+{
+    const int rc = try_names(w, name_former, &w->former);
+
+    if (rc == INFER_EMEMORY)
+        return error_set(err, rc, "out of memory");
+    w->fresh = rc < 0 && errno == ENOENT;
+    return INFER_OK;
+}
+
+/* The target is again what it was. */
+static void take_back(struct file_writer *w)
+{
+    if (w->fresh)
+        unlink(w->target);
+    if (w->former == NULL || rename(w->former, w->target) < 0)
+        return;
+    free(w->former);
+    w->former = NULL;
+}
+
+static int commit(struct file_writer *w, int n, bool sync,
+                  struct infer_error *err)
+{
+    int rc = INFER_OK, done = 0, i;
+
+    for (i = 0; rc == INFER_OK && i < n; i++)
+        rc = finish(&w[i], sync, err);
+    /* Only what has another file behind it may have to be taken back. */
+    for (i = 0; rc == INFER_OK && i < n - 1; i++)
+        rc = keep_former(&w[i], err);
+    for (; rc == INFER_OK && done < n; done += rc == INFER_OK)
+        rc = put_in_place(&w[done], err);
+    for (i = 0; rc < 0 && i < done; i++)
+        take_back(&w[i]);
+    for (i = 0; i < n; i++) {
+        if (w[i].former != NULL)
+            unlink(w[i].former);
+        if (rc == INFER_OK && sync)
+            sync_folder(w[i].target);
+        file_writer_abort(&w[i]);
+    }
     return rc;
 }
 
 int file_writer_commit(struct file_writer *w, struct infer_error *err)
 {
-    return commit(w, true, err);
+    return commit(w, 1, true, err);
+}
+
+int file_writers_commit(struct file_writer *w, int n, bool sync,
+                        struct infer_error *err)
+{
+    return commit(w, n, sync, err);
 }
 
 void file_writer_abort(struct file_writer *w)
@@ -319,7 +393,7 @@ int file_replace(const char *path, const struct file_part *part, int n,
         at += part[i].bytes;
     }
     if (rc == INFER_OK)
-        return commit(&w, sync, err);
+        return commit(&w, 1, sync, err);
     file_writer_abort(&w);
     return rc;
 }

@@ -17,6 +17,9 @@ struct file_writer {
     /* TARGET.PID.N.tmp; NULL while the file has no name (O_TMPFILE), so that
      * nothing stays behind if the process is killed. */
     char *temporary;
+    /* While several files are committed: a second name of the file before. */
+    char *former;
+    bool fresh; /* there was none */
 };
 
 /* A target that exists must be a regular file: renaming over a device would
@@ -32,6 +35,11 @@ int file_writer_put(struct file_writer *w, uint64_t offset, const void *data,
 /* Makes the target the new file, synced to its disk.  On failure the target is
  * what it was.  The writer is closed either way. */
 int file_writer_commit(struct file_writer *w, struct infer_error *err);
+/* The same for n files of one result: all of them are new, or, on failure, all
+ * are what they were.  A kill between the renames leaves each file whole, but
+ * maybe not all of them new.  What is quickly made again need not be synced. */
+int file_writers_commit(struct file_writer *w, int n, bool sync,
+                        struct infer_error *err);
 /* Gives up: removes the temporary file. */
 void file_writer_abort(struct file_writer *w);
 

@@ -8,6 +8,7 @@
 #define LIBINFER_GRAPH_MODEL_FILE_H
 
 #include "include/infer.h"
+#include "kernels/base/file_write.h"
 #include "libinfer/graph/graph.h"
 
 #define MODEL_FILE_VERSION 1
@@ -28,6 +29,9 @@ int model_file_read_memory(const void *data, size_t bytes,
  * either the old or the whole new file.  *bytes_written may be NULL. */
 int model_file_write(const struct graph *g, const char *path,
                      uint64_t *bytes_written, struct infer_error *err);
+/* The same into a writer, which the caller commits or aborts. */
+int model_file_put(const struct graph *g, struct file_writer *w,
+                   uint64_t *bytes_written, struct infer_error *err);
 /* Reads an architecture file: graph JSON alone. */
 int model_file_read_arch(const char *path, struct infer_error *err,
                          struct graph **out);

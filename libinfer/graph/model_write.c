@@ -351,29 +351,34 @@ static int write_all(struct file_writer *w, const struct graph *g,
     return rc;
 }
 
-int model_file_write(const struct graph *g, const char *path,
-                     uint64_t *bytes_written, struct infer_error *err)
+int model_file_put(const struct graph *g, struct file_writer *w,
+                   uint64_t *bytes_written, struct infer_error *err)
 {
     struct tensors t = {0};
-    struct file_writer w;
     uint64_t bytes = 0;
     int rc = graph_validate(g, err);
 
-    if (rc < 0)
-        return rc;
-    rc = collect(g, &t, err);
     if (rc == INFER_OK)
-        rc = file_writer_open(path, err, &w);
-    if (rc < 0)
-        goto done;
-    rc = write_all(&w, g, &t, &bytes, err);
+        rc = collect(g, &t, err);
     if (rc == INFER_OK)
-        rc = file_writer_commit(&w, err);
-    else
-        file_writer_abort(&w);
+        rc = write_all(w, g, &t, &bytes, err);
     if (rc == INFER_OK && bytes_written != NULL)
         *bytes_written = bytes;
-done:
     free(t.item);
+    return rc;
+}
+
+int model_file_write(const struct graph *g, const char *path,
+                     uint64_t *bytes_written, struct infer_error *err)
+{
+    struct file_writer w;
+    int rc = file_writer_open(path, err, &w);
+
+    if (rc < 0)
+        return rc;
+    rc = model_file_put(g, &w, bytes_written, err);
+    if (rc == INFER_OK)
+        return file_writer_commit(&w, err);
+    file_writer_abort(&w);
     return rc;
 }

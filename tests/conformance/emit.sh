@@ -40,6 +40,16 @@ absent "$dir/x.c"
 expect 2 'approximate multiplier' "$wconv" "$weights" "$arch" \
     --multiplier=drum-4 --emit-c="$dir/x.c"
 
+# The model cannot be written: no C either, and the C before stays.
+cp "$dir/digits.c" "$dir/before.c"
+for name in x digits; do
+    expect 2 'cannot create a file' "$wconv" "$weights" "$arch" -O0 \
+        -o "$dir/none/x.infer" --emit-c="$dir/$name.c"
+done
+absent "$dir/x.c"
+absent "$dir/x.h"
+cmp -s "$dir/digits.c" "$dir/before.c" || fail "the C of a failed run is kept"
+
 # ---- the network beside infer's reference backend
 cat >"$dir/main.c" <<'END'
 #include <stdio.h>

@@ -10,6 +10,7 @@
 #ifndef TOOLS_EMIT_EMIT_H
 #define TOOLS_EMIT_EMIT_H
 
+#include "kernels/base/file_write.h"
 #include "libinfer/graph/graph.h"
 
 /* What was written. */
@@ -28,5 +29,10 @@ struct emit_summary {
  * NULL. */
 int emit_c(const struct graph *g, const char *path, struct infer_error *err,
            struct emit_summary *out);
+/* The same, with both files left to the caller to commit or to abort, maybe
+ * with others.  None is open after a failure. */
+enum { EMIT_FILES = 2 };
+int emit_c_put(const struct graph *g, const char *path, struct infer_error *err,
+               struct emit_summary *out, struct file_writer w[EMIT_FILES]);
 
 #endif

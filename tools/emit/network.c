@@ -376,8 +376,20 @@ static void copy_outputs(struct emit *e, const struct emit_ports *ports)
     }
 }
 
-static int write_files(const char *path, const struct emit_text *source,
-                       const struct emit_text *header, struct infer_error *err)
+/* Fills a new file; none is open after a failure. */
+static int put_file(const char *path, const struct emit_text *text,
+                    struct infer_error *err, struct file_writer *w)
+{
+    int rc = file_writer_open(path, err, w);
+
+    if (rc == 0 && (rc = file_writer_put(w, 0, text->at, text->n, err)) < 0)
+        file_writer_abort(w);
+    return rc;
+}
+
+static int put_files(const char *path, const struct emit_text *source,
+                     const struct emit_text *header, struct infer_error *err,
+                     struct file_writer w[EMIT_FILES])
 {
     const size_t n = strlen(path);
     char *beside = strdup(path);
@@ -386,11 +398,9 @@ static int write_files(const char *path, const struct emit_text *source,
     if (!beside)
         return error_set(err, INFER_EMEMORY, "out of memory");
     beside[n - 1] = 'h';
-    rc = file_replace(beside, &(struct file_part){header->at, header->n}, 1,
-                      false, err);
-    if (rc == 0)
-        rc = file_replace(path, &(struct file_part){source->at, source->n}, 1,
-                          false, err);
+    rc = put_file(beside, header, err, &w[0]);
+    if (rc == 0 && (rc = put_file(path, source, err, &w[1])) < 0)
+        file_writer_abort(&w[0]);
     free(beside);
     return rc;
 }
@@ -398,7 +408,8 @@ static int write_files(const char *path, const struct emit_text *source,
 /* Everything but the plan and the names. */
 static int emit_all(struct emit *e, struct plan *plan,
                     const struct emit_ports *ports, const char *path,
-                    struct infer_error *err, struct emit_summary *out)
+                    struct infer_error *err, struct emit_summary *out,
+                    struct file_writer w[EMIT_FILES])
 {
     struct emit_text source = {0}, header = {0}, test = {0};
     size_t arena = 0;
@@ -418,7 +429,7 @@ static int emit_all(struct emit *e, struct plan *plan,
             rc = error_set(err, INFER_EMEMORY, "out of memory");
     }
     if (rc == 0)
-        rc = write_files(path, &source, &header, err);
+        rc = put_files(path, &source, &header, err, w);
     if (rc == 0 && out) {
         *out = (struct emit_summary){.arena_bytes = arena,
                                      .source_bytes = source.n + header.n,
@@ -433,8 +444,8 @@ static int emit_all(struct emit *e, struct plan *plan,
     return rc;
 }
 
-int emit_c(const struct graph *g, const char *path, struct infer_error *err,
-           struct emit_summary *out)
+int emit_c_put(const struct graph *g, const char *path, struct infer_error *err,
+               struct emit_summary *out, struct file_writer w[EMIT_FILES])
 {
     struct planning planning = {0};
     struct emit_ports ports = {0};
@@ -461,12 +472,23 @@ int emit_c(const struct graph *g, const char *path, struct infer_error *err,
                             &ports.out);
     }
     if (rc == 0)
-        rc = emit_all(&e, planning.plan, &ports, path, err, out);
+        rc = emit_all(&e, planning.plan, &ports, path, err, out, w);
     if (rc < 0)
         error_prefix(err, "--emit-c");
     emit_clear(&e);
     free(ports.in);
     free(ports.out);
     drop_plan(&planning);
+    return rc;
+}
+
+int emit_c(const struct graph *g, const char *path, struct infer_error *err,
+           struct emit_summary *out)
+{
+    struct file_writer w[EMIT_FILES];
+    int rc = emit_c_put(g, path, err, out, w);
+
+    if (rc == 0 && (rc = file_writers_commit(w, EMIT_FILES, false, err)) < 0)
+        error_prefix(err, "--emit-c");
     return rc;
 }

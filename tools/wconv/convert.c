@@ -484,6 +484,28 @@ static int convert_weights(struct graph *g, enum infer_dtype dtype)
     return INFER_OK;
 }
 
+/* Writes the model and the C of it: both, or neither. */
+static int write_results(const struct wconv_request *r, const struct graph *g,
+                         struct emit_summary *emitted, uint64_t *bytes,
+                         struct infer_error *err)
+{
+    struct file_writer w[EMIT_FILES + 1];
+    int n = 0, rc = 0;
+
+    if (r->emit_c != NULL) {
+        rc = emit_c_put(g, r->emit_c, err, emitted, w);
+        n = rc < 0 ? 0 : EMIT_FILES;
+    }
+    if (rc == 0 && r->out != NULL &&
+        (rc = file_writer_open(r->out, err, &w[n])) == 0)
+        rc = model_file_put(g, &w[n++], bytes, err);
+    if (rc == 0)
+        return file_writers_commit(w, n, true, err);
+    while (n > 0)
+        file_writer_abort(&w[--n]);
+    return rc;
+}
+
 /* Runs passes, verifies, writes, reports. */
 static int optimise_and_write(struct cli *cli, struct wconv_request *r,
                               struct weights_network *s,
@@ -493,7 +515,7 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
     struct wconv_verdict verdict;
     struct pass_report report;
     struct wconv_quantized quantized = {0};
-    struct emit_summary emitted;
+    struct emit_summary emitted = {0};
     struct graph *original = NULL;
     double start = cli_now();
     int rc;
@@ -529,15 +551,11 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
     }
     cli_progress(cli, "write", 3, STAGES);
     rc = wconv_store_multiplier(r, s->graph, err);
-    /* First what may be refused: then nothing is written. */
-    if (rc == 0 && r->emit_c != NULL) {
-        rc = emit_c(s->graph, r->emit_c, err, &emitted);
-        summary.emitted = &emitted;
-    }
-    if (rc == 0 && r->out != NULL)
-        rc = model_file_write(s->graph, r->out, &summary.bytes_after, err);
+    if (rc == 0)
+        rc = write_results(r, s->graph, &emitted, &summary.bytes_after, err);
     if (rc < 0)
         goto done;
+    summary.emitted = r->emit_c != NULL ? &emitted : NULL;
     summary.import = &s->import;
     summary.graph = s->graph;
     summary.passes = &report;
