@@ -48,6 +48,20 @@ INLINE void store_part(float *p, vec v, int64_t n)
         memcpy(p, &v, (size_t)n * sizeof *p);
 }
 
+/* Lane i is lane from[i] of v, each below LANES. */
+INLINE vec pick_lanes(vec v, mask from)
+{
+#ifdef __clang__ /* which has no shuffle by variables */
+    vec picked = v;
+
+    for (int i = 0; i < LANES; i++)
+        picked[i] = v[from[i]];
+    return picked;
+#else
+    return __builtin_shuffle(v, from);
+#endif
+}
+
 INLINE vec select_lanes(mask m, vec yes, vec no)
 {
     return (vec)(((mask)yes & m) | ((mask)no & ~m));

@@ -181,7 +181,6 @@ TARGET static void spread(const struct window_spread *s)
             to += LANES;
         }
         for (int c = 0; s->lane && c < s->vectors; c++, to += LANES)
-            store(to,
-                  __builtin_shuffle(v, *(const mask *)(s->lane + c * LANES)));
+            store(to, pick_lanes(v, *(const mask *)(s->lane + c * LANES)));
     }
 }
