@@ -43,6 +43,11 @@ struct weights_fit {
     size_t surplus;    /* tensors without a weight, training state excepted */
     char example[256]; /* of the first that disagrees; "" if none does */
 };
+/* Entries that are no training state, whatever prefix their names have: each
+ * of them agrees with a graph, or is a fault. */
+size_t weights_count_needed(const struct weights_dict *dict);
+/* Values of the graph that wait for data. */
+size_t weights_count_open(const struct graph *g);
 /* Counts by the rules of weights_bind(): names with their prefixes, shapes in
  * channels-first or channels-last order (one for all tensors).  EMEMORY. */
 int weights_measure_fit(const struct graph *g, const struct weights_dict *dict,

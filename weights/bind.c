@@ -385,6 +385,29 @@ int weights_bind(struct graph *g, struct weights_dict *dict,
 
 /* ---- fit ----------------------------------------------------------- */
 
+size_t weights_count_needed(const struct weights_dict *dict)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < dict->count; i++) {
+        const char *rest = dict->entry[i].name, *dot;
+
+        while (!training_reason(rest) && (dot = strchr(rest, '.')) != NULL)
+            rest = dot + 1;
+        n += !training_reason(rest);
+    }
+    return n;
+}
+
+size_t weights_count_open(const struct graph *g)
+{
+    size_t n = 0;
+
+    for (int v = 0; v < g->n_values; v++)
+        n += is_weight(g, v);
+    return n;
+}
+
 /* A shape in TensorFlow's order: R,S,C,K for K,C,R,S. */
 static bool agrees_channels_last(const struct graph_value *v,
                                  const struct constant *c)

@@ -32,6 +32,14 @@ static bool is_nearer(const struct weights_fit *a, const struct weights_fit *b)
            (double)b->agree * (double)(a->agree + faults(a));
 }
 
+/* Whether a measurement could bring the graph into the list: each weight has at
+ * most two tensors, its present name and its former one.  Without this, a file
+ * of 65,000 tensors is compared with every architecture. */
+static bool may_fit(const struct graph *g, size_t needed)
+{
+    return needed <= 2 * LEAST_SHARE * weights_count_open(g);
+}
+
 /* Keeps the SHOWN nearest, best first. */
 static void keep_nearest(struct candidate *best, const struct candidate *c)
 {
@@ -90,18 +98,22 @@ int arch_recognise(const struct weights_dict *dict, struct infer_error *err,
 {
     const struct arch_row *fits[8];
     struct candidate best[SHOWN] = {{0}};
+    const size_t needed = weights_count_needed(dict);
     int n = 0;
 
     for (size_t i = 0; i < arch_count(); i++) {
         struct candidate c = {.row = arch_at(i)};
         struct graph *g = NULL;
         int rc = arch_open(c.row->name, dict, err, &g);
+        const bool possible = rc == INFER_OK && may_fit(g, needed);
 
-        if (rc == INFER_OK)
+        if (possible)
             rc = weights_measure_fit(g, dict, err, &c.fit);
         graph_free(g);
         if (rc < 0)
             return rc;
+        if (!possible)
+            continue;
         if (faults(&c.fit) == 0 && n < (int)(sizeof(fits) / sizeof(*fits)))
             fits[n++] = c.row;
         keep_nearest(best, &c);
