@@ -33,21 +33,44 @@ struct function {
 
 #define FUNCTION(name) {#name, (void (*)(void))stand_##name},
 
+/* Most arguments do not matter here. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+/* A call of a library: what comes before the fault, which counts misuses or
+ * drops a handle, and what a call that does not fail does. */
+#define CALL(status, good, bad, name, arguments, before, ...)                  \
+    static status stand_##name arguments                                       \
+    {                                                                          \
+        before;                                                                \
+        if (standin_fails(__func__))                                           \
+            return bad;                                                        \
+        __VA_ARGS__;                                                           \
+        return good;                                                           \
+    }
+#define MISUSED(kind, handle)                                                  \
+    standin.misuses += !standin_has(STANDIN_##kind, handle)
+#define DROPPED(kind, handle) standin_drop(STANDIN_##kind, handle)
+#define MADE(kind)            *out = standin_make(STANDIN_##kind, 1)
+#define NOTHING               (void)0
+
+/* Work of that name in the order of its stream. */
+static void work(const char *name)
+{
+    standin_work(name, strlen(name) + 1);
+}
+
 #ifdef HAVE_CUDNN
 
 /* ---- cuDNN --------------------------------------------------------- */
+
+#define CUDNN(...)                                                             \
+    CALL(cudnnStatus_t, CUDNN_STATUS_SUCCESS, cudnn_code(), __VA_ARGS__)
 
 static cudnnStatus_t cudnn_code(void)
 {
     return standin.fault == STANDIN_MEMORY_OUT ? CUDNN_STATUS_ALLOC_FAILED
                                                : CUDNN_STATUS_INTERNAL_ERROR;
 }
-
-#define CUDNN_MAY_FAIL()                                                       \
-    do {                                                                       \
-        if (standin_fails(__func__))                                           \
-            return cudnn_code();                                               \
-    } while (0)
 
 struct descriptor {
     cudnnBackendDescriptorType_t type;
@@ -70,80 +93,33 @@ static void stand_cudnnGetLastErrorString(char *text, size_t bytes)
     snprintf(text, bytes, "the stand-in was asked to fail");
 }
 
-static cudnnStatus_t stand_cudnnCreate(cudnnHandle_t *out)
+static cudnnBackendDescriptor_t
+new_descriptor(cudnnBackendDescriptorType_t type)
 {
-    CUDNN_MAY_FAIL();
-    *out = standin_make(STANDIN_HANDLE, 1);
-    return CUDNN_STATUS_SUCCESS;
-}
+    struct descriptor *d = standin_make(STANDIN_DESCRIPTOR, sizeof *d);
 
-static cudnnStatus_t stand_cudnnDestroy(cudnnHandle_t handle)
-{
-    standin_drop(STANDIN_HANDLE, handle);
-    CUDNN_MAY_FAIL();
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t stand_cudnnSetStream(cudnnHandle_t handle,
-                                          cudaStream_t stream)
-{
-    (void)handle;
-    (void)stream;
-    CUDNN_MAY_FAIL();
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t
-stand_cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
-                                   cudnnBackendDescriptor_t *out)
-{
-    struct descriptor *d;
-
-    CUDNN_MAY_FAIL();
-    d = standin_make(STANDIN_DESCRIPTOR, sizeof *d);
     d->type = type;
-    *out = d;
-    return CUDNN_STATUS_SUCCESS;
+    return d;
 }
 
-static cudnnStatus_t
-stand_cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d)
+/* Descriptors among the values of an attribute that are none. */
+static int misused_values(cudnnBackendAttributeType_t type, int64_t count,
+                          const void *value)
 {
-    standin_drop(STANDIN_DESCRIPTOR, d);
-    CUDNN_MAY_FAIL();
-    return CUDNN_STATUS_SUCCESS;
-}
+    const cudnnBackendDescriptor_t *d = value;
+    int misuses = 0;
 
-static cudnnStatus_t stand_cudnnBackendFinalize(cudnnBackendDescriptor_t d)
-{
-    standin.misuses += !standin_has(STANDIN_DESCRIPTOR, d);
-    CUDNN_MAY_FAIL();
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t stand_cudnnBackendSetAttribute(
-    cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-    cudnnBackendAttributeType_t type, int64_t count, const void *value)
-{
-    (void)name;
-    standin.misuses += !standin_has(STANDIN_DESCRIPTOR, d);
     for (int64_t i = 0; type == CUDNN_TYPE_BACKEND_DESCRIPTOR && i < count; i++)
-        standin.misuses += !standin_has(
-            STANDIN_DESCRIPTOR, ((const cudnnBackendDescriptor_t *)value)[i]);
-    CUDNN_MAY_FAIL();
-    return CUDNN_STATUS_SUCCESS;
+        misuses += !standin_has(STANDIN_DESCRIPTOR, d[i]);
+    return misuses;
 }
 
-static cudnnStatus_t stand_cudnnBackendGetAttribute(
-    cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
-    cudnnBackendAttributeType_t type, int64_t room, int64_t *count, void *out)
+static void get_attribute(const struct descriptor *d,
+                          cudnnBackendAttributeName_t name, int64_t room,
+                          int64_t *count, void *out)
 {
-    const struct descriptor *d = of;
     cudnnBackendDescriptor_t *const made = out;
 
-    (void)type;
-    standin.misuses += !standin_has(STANDIN_DESCRIPTOR, d);
-    CUDNN_MAY_FAIL();
     *count = 0;
     if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
         *count = 2;
@@ -159,64 +135,51 @@ static cudnnStatus_t stand_cudnnBackendGetAttribute(
         *count = 1;
         *(int64_t *)out = 1024;
     }
-    return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t stand_cudnnBackendExecute(cudnnHandle_t handle,
-                                               cudnnBackendDescriptor_t plan,
-                                               cudnnBackendDescriptor_t pack)
-{
-    static const char name[] = "cudnnBackendExecute";
-
-    standin.misuses += !standin_has(STANDIN_HANDLE, handle) +
-                       !standin_has(STANDIN_DESCRIPTOR, plan) +
-                       !standin_has(STANDIN_DESCRIPTOR, pack);
-    CUDNN_MAY_FAIL();
-    standin_work(name, sizeof name);
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t
-stand_cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *out)
-{
-    CUDNN_MAY_FAIL();
-    *out = standin_make(STANDIN_DESCRIPTOR, 1);
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t
-stand_cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t d)
-{
-    standin_drop(STANDIN_DESCRIPTOR, d);
-    CUDNN_MAY_FAIL();
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t stand_cudnnSetTensor4dDescriptorEx(
-    cudnnTensorDescriptor_t d, cudnnDataType_t type, int n, int c, int h, int w,
-    int n_stride, int c_stride, int h_stride, int w_stride)
-{
-    (void)type, (void)n, (void)c, (void)h, (void)w;
-    (void)n_stride, (void)c_stride, (void)h_stride, (void)w_stride;
-    standin.misuses += !standin_has(STANDIN_DESCRIPTOR, d);
-    CUDNN_MAY_FAIL();
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t stand_cudnnSoftmaxForward(
-    cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t algo, cudnnSoftmaxMode_t mode,
-    const void *alpha, const cudnnTensorDescriptor_t from, const void *x,
-    const void *beta, const cudnnTensorDescriptor_t to, void *y)
-{
-    static const char name[] = "cudnnSoftmaxForward";
-
-    (void)algo, (void)mode, (void)alpha, (void)x, (void)beta, (void)to, (void)y;
-    standin.misuses += !standin_has(STANDIN_HANDLE, handle) +
-                       !standin_has(STANDIN_DESCRIPTOR, from);
-    CUDNN_MAY_FAIL();
-    standin_work(name, sizeof name);
-    return CUDNN_STATUS_SUCCESS;
-}
+/* clang-format off */
+CUDNN(cudnnCreate, (cudnnHandle_t *out), NOTHING, MADE(HANDLE))
+CUDNN(cudnnDestroy, (cudnnHandle_t handle), DROPPED(HANDLE, handle), NOTHING)
+CUDNN(cudnnSetStream, (cudnnHandle_t handle, cudaStream_t stream), NOTHING,
+      NOTHING)
+CUDNN(cudnnBackendCreateDescriptor,
+      (cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out),
+      NOTHING, *out = new_descriptor(type))
+CUDNN(cudnnBackendDestroyDescriptor, (cudnnBackendDescriptor_t d),
+      DROPPED(DESCRIPTOR, d), NOTHING)
+CUDNN(cudnnBackendFinalize, (cudnnBackendDescriptor_t d),
+      MISUSED(DESCRIPTOR, d), NOTHING)
+CUDNN(cudnnBackendSetAttribute,
+      (cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+       cudnnBackendAttributeType_t type, int64_t count, const void *value),
+      MISUSED(DESCRIPTOR, d) + misused_values(type, count, value), NOTHING)
+CUDNN(cudnnBackendGetAttribute,
+      (cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+       cudnnBackendAttributeType_t type, int64_t room, int64_t *count,
+       void *out),
+      MISUSED(DESCRIPTOR, d), get_attribute(d, name, room, count, out))
+CUDNN(cudnnBackendExecute,
+      (cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+       cudnnBackendDescriptor_t pack),
+      MISUSED(HANDLE, handle) + !standin_has(STANDIN_DESCRIPTOR, plan) +
+          !standin_has(STANDIN_DESCRIPTOR, pack),
+      work("cudnnBackendExecute"))
+CUDNN(cudnnCreateTensorDescriptor, (cudnnTensorDescriptor_t *out), NOTHING,
+      MADE(DESCRIPTOR))
+CUDNN(cudnnDestroyTensorDescriptor, (cudnnTensorDescriptor_t d),
+      DROPPED(DESCRIPTOR, d), NOTHING)
+CUDNN(cudnnSetTensor4dDescriptorEx,
+      (cudnnTensorDescriptor_t d, cudnnDataType_t type, int n, int c, int h,
+       int w, int n_stride, int c_stride, int h_stride, int w_stride),
+      MISUSED(DESCRIPTOR, d), NOTHING)
+CUDNN(cudnnSoftmaxForward,
+      (cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t algo,
+       cudnnSoftmaxMode_t mode, const void *alpha,
+       const cudnnTensorDescriptor_t from, const void *x, const void *beta,
+       const cudnnTensorDescriptor_t to, void *y),
+      MISUSED(HANDLE, handle) + !standin_has(STANDIN_DESCRIPTOR, from),
+      work("cudnnSoftmaxForward"))
+/* clang-format on */
 
 /* Of kbench's baselines alone: the runtime calls none of them. */
 static void unused(void)
@@ -262,13 +225,14 @@ static const struct function cudnn_functions[] = {
 
 /* ---- cuBLASLt ------------------------------------------------------ */
 
-#define BLAS_MAY_FAIL()                                                        \
-    do {                                                                       \
-        if (standin_fails(__func__))                                           \
-            return standin.fault == STANDIN_MEMORY_OUT                         \
-                       ? CUBLAS_STATUS_ALLOC_FAILED                            \
-                       : CUBLAS_STATUS_INTERNAL_ERROR;                         \
-    } while (0)
+#define BLAS(...)                                                              \
+    CALL(cublasStatus_t, CUBLAS_STATUS_SUCCESS, blas_code(), __VA_ARGS__)
+
+static cublasStatus_t blas_code(void)
+{
+    return standin.fault == STANDIN_MEMORY_OUT ? CUBLAS_STATUS_ALLOC_FAILED
+                                               : CUBLAS_STATUS_INTERNAL_ERROR;
+}
 
 static size_t stand_cublasLtGetVersion(void)
 {
@@ -277,148 +241,65 @@ static size_t stand_cublasLtGetVersion(void)
 
 static const char *stand_cublasLtGetStatusString(cublasStatus_t status)
 {
-    (void)status;
     return "the stand-in was asked to fail";
 }
 
-static cublasStatus_t stand_cublasLtCreate(cublasLtHandle_t *out)
-{
-    BLAS_MAY_FAIL();
-    *out = standin_make(STANDIN_HANDLE, 1);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t stand_cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out,
-                                                     cublasComputeType_t type,
-                                                     cudaDataType_t scale)
-{
-    (void)type;
-    (void)scale;
-    BLAS_MAY_FAIL();
-    *out = standin_make(STANDIN_DESCRIPTOR, 1);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t stand_cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d)
-{
-    standin_drop(STANDIN_DESCRIPTOR, d);
-    BLAS_MAY_FAIL();
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t
-stand_cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
-                                     cublasLtMatmulDescAttributes_t name,
-                                     const void *value, size_t bytes)
-{
-    (void)name, (void)value, (void)bytes;
-    standin.misuses += !standin_has(STANDIN_DESCRIPTOR, d);
-    BLAS_MAY_FAIL();
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t
-stand_cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type,
-                                 uint64_t rows, uint64_t columns, int64_t ld)
-{
-    (void)type, (void)rows, (void)columns, (void)ld;
-    BLAS_MAY_FAIL();
-    *out = standin_make(STANDIN_DESCRIPTOR, 1);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t
-stand_cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t d)
-{
-    standin_drop(STANDIN_DESCRIPTOR, d);
-    BLAS_MAY_FAIL();
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t
-stand_cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t d,
-                                       cublasLtMatrixLayoutAttribute_t name,
-                                       const void *value, size_t bytes)
-{
-    (void)name, (void)value, (void)bytes;
-    standin.misuses += !standin_has(STANDIN_DESCRIPTOR, d);
-    BLAS_MAY_FAIL();
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t
-stand_cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
-{
-    BLAS_MAY_FAIL();
-    *out = standin_make(STANDIN_DESCRIPTOR, 1);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t
-stand_cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t d)
-{
-    standin_drop(STANDIN_DESCRIPTOR, d);
-    BLAS_MAY_FAIL();
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t stand_cublasLtMatmulPreferenceSetAttribute(
-    cublasLtMatmulPreference_t d, cublasLtMatmulPreferenceAttributes_t name,
-    const void *value, size_t bytes)
-{
-    (void)name, (void)value, (void)bytes;
-    standin.misuses += !standin_has(STANDIN_DESCRIPTOR, d);
-    BLAS_MAY_FAIL();
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t stand_cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t handle, cublasLtMatmulDesc_t op, cublasLtMatrixLayout_t a,
-    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-    cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int room,
-    cublasLtMatmulHeuristicResult_t *out, int *found)
-{
-    (void)a, (void)b, (void)c, (void)d;
-    standin.misuses += !standin_has(STANDIN_HANDLE, handle) +
-                       !standin_has(STANDIN_DESCRIPTOR, op) +
-                       !standin_has(STANDIN_DESCRIPTOR, preference);
-    BLAS_MAY_FAIL();
-    *found = room < 2 ? room : 2;
-    memset(out, 0, (size_t)*found * sizeof *out);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t stand_cublasLtMatmulAlgoConfigGetAttribute(
-    const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t name,
-    void *value, size_t bytes, size_t *written)
-{
-    (void)algo;
-    (void)name;
-    BLAS_MAY_FAIL();
-    memset(value, 0, bytes);
-    *written = bytes;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t stand_cublasLtMatmul(
-    cublasLtHandle_t handle, cublasLtMatmulDesc_t op, const void *alpha,
-    const void *a, cublasLtMatrixLayout_t la, const void *b,
-    cublasLtMatrixLayout_t lb, const void *beta, const void *c,
-    cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
-    const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
-    cudaStream_t stream)
-{
-    static const char name[] = "cublasLtMatmul";
-
-    (void)alpha, (void)a, (void)la, (void)b, (void)lb, (void)beta, (void)c;
-    (void)lc, (void)d, (void)ld, (void)algo, (void)workspace, (void)bytes;
-    (void)stream;
-    standin.misuses += !standin_has(STANDIN_HANDLE, handle) +
-                       !standin_has(STANDIN_DESCRIPTOR, op);
-    BLAS_MAY_FAIL();
-    standin_work(name, sizeof name);
-    return CUBLAS_STATUS_SUCCESS;
-}
+/* clang-format off */
+BLAS(cublasLtCreate, (cublasLtHandle_t *out), NOTHING, MADE(HANDLE))
+BLAS(cublasLtMatmulDescCreate,
+     (cublasLtMatmulDesc_t *out, cublasComputeType_t type,
+      cudaDataType_t scale),
+     NOTHING, MADE(DESCRIPTOR))
+BLAS(cublasLtMatmulDescDestroy, (cublasLtMatmulDesc_t d),
+     DROPPED(DESCRIPTOR, d), NOTHING)
+BLAS(cublasLtMatmulDescSetAttribute,
+     (cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name,
+      const void *value, size_t bytes),
+     MISUSED(DESCRIPTOR, d), NOTHING)
+BLAS(cublasLtMatrixLayoutCreate,
+     (cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows,
+      uint64_t columns, int64_t ld),
+     NOTHING, MADE(DESCRIPTOR))
+BLAS(cublasLtMatrixLayoutDestroy, (cublasLtMatrixLayout_t d),
+     DROPPED(DESCRIPTOR, d), NOTHING)
+BLAS(cublasLtMatrixLayoutSetAttribute,
+     (cublasLtMatrixLayout_t d, cublasLtMatrixLayoutAttribute_t name,
+      const void *value, size_t bytes),
+     MISUSED(DESCRIPTOR, d), NOTHING)
+BLAS(cublasLtMatmulPreferenceCreate, (cublasLtMatmulPreference_t *out),
+     NOTHING, MADE(DESCRIPTOR))
+BLAS(cublasLtMatmulPreferenceDestroy, (cublasLtMatmulPreference_t d),
+     DROPPED(DESCRIPTOR, d), NOTHING)
+BLAS(cublasLtMatmulPreferenceSetAttribute,
+     (cublasLtMatmulPreference_t d,
+      cublasLtMatmulPreferenceAttributes_t name, const void *value,
+      size_t bytes),
+     MISUSED(DESCRIPTOR, d), NOTHING)
+BLAS(cublasLtMatmulAlgoGetHeuristic,
+     (cublasLtHandle_t handle, cublasLtMatmulDesc_t op,
+      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+      cublasLtMatmulPreference_t preference, int room,
+      cublasLtMatmulHeuristicResult_t *out, int *found),
+     MISUSED(HANDLE, handle) + !standin_has(STANDIN_DESCRIPTOR, op) +
+         !standin_has(STANDIN_DESCRIPTOR, preference),
+     *found = room < 2 ? room : 2,
+     memset(out, 0, (size_t)*found * sizeof *out))
+BLAS(cublasLtMatmulAlgoConfigGetAttribute,
+     (const cublasLtMatmulAlgo_t *algo,
+      cublasLtMatmulAlgoConfigAttributes_t name, void *value, size_t bytes,
+      size_t *written),
+     NOTHING, memset(value, 0, bytes), *written = bytes)
+BLAS(cublasLtMatmul,
+     (cublasLtHandle_t handle, cublasLtMatmulDesc_t op, const void *alpha,
+      const void *a, cublasLtMatrixLayout_t la, const void *b,
+      cublasLtMatrixLayout_t lb, const void *beta, const void *c,
+      cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
+      const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
+      cudaStream_t stream),
+     MISUSED(HANDLE, handle) + !standin_has(STANDIN_DESCRIPTOR, op),
+     work("cublasLtMatmul"))
+/* clang-format on */
 
 static const struct function blas_functions[] = {
     /* clang-format off */
@@ -446,66 +327,30 @@ static const struct function blas_functions[] = {
 
 /* ---- NCCL ---------------------------------------------------------- */
 
-#define NCCL_MAY_FAIL()                                                        \
-    do {                                                                       \
-        if (standin_fails(__func__))                                           \
-            return ncclSystemError;                                            \
-    } while (0)
+#define NCCL(...) CALL(ncclResult_t, ncclSuccess, ncclSystemError, __VA_ARGS__)
 
 static const char *stand_ncclGetErrorString(ncclResult_t code)
 {
-    (void)code;
     return "the stand-in was asked to fail";
 }
 
-static ncclResult_t stand_ncclGetUniqueId(ncclUniqueId *out)
-{
-    NCCL_MAY_FAIL();
-    memset(out, 0, sizeof *out);
-    return ncclSuccess;
-}
-
-static ncclResult_t stand_ncclCommInitRank(ncclComm_t *out, int size,
-                                           ncclUniqueId id, int rank)
-{
-    (void)size, (void)id, (void)rank;
-    NCCL_MAY_FAIL();
-    *out = standin_make(STANDIN_COMMUNICATOR, 1);
-    return ncclSuccess;
-}
-
-static ncclResult_t stand_ncclCommDestroy(ncclComm_t c)
-{
-    standin_drop(STANDIN_COMMUNICATOR, c);
-    NCCL_MAY_FAIL();
-    return ncclSuccess;
-}
-
-static ncclResult_t stand_ncclAllReduce(const void *from, void *to,
-                                        size_t count, ncclDataType_t type,
-                                        ncclRedOp_t op, ncclComm_t c,
-                                        cudaStream_t stream)
-{
-    (void)from, (void)to, (void)type, (void)op;
-    standin.misuses += !standin_has(STANDIN_COMMUNICATOR, c) +
-                       !standin_has(STANDIN_STREAM, stream);
-    NCCL_MAY_FAIL();
-    standin_work(&count, sizeof count);
-    return ncclSuccess;
-}
-
-static ncclResult_t stand_ncclBroadcast(const void *from, void *to,
-                                        size_t count, ncclDataType_t type,
-                                        int root, ncclComm_t c,
-                                        cudaStream_t stream)
-{
-    (void)from, (void)to, (void)type, (void)root;
-    standin.misuses += !standin_has(STANDIN_COMMUNICATOR, c) +
-                       !standin_has(STANDIN_STREAM, stream);
-    NCCL_MAY_FAIL();
-    standin_work(&count, sizeof count);
-    return ncclSuccess;
-}
+/* clang-format off */
+NCCL(ncclGetUniqueId, (ncclUniqueId *out), NOTHING,
+     memset(out, 0, sizeof *out))
+NCCL(ncclCommInitRank, (ncclComm_t *out, int size, ncclUniqueId id, int rank),
+     NOTHING, MADE(COMMUNICATOR))
+NCCL(ncclCommDestroy, (ncclComm_t c), DROPPED(COMMUNICATOR, c), NOTHING)
+NCCL(ncclAllReduce,
+     (const void *from, void *to, size_t count, ncclDataType_t type,
+      ncclRedOp_t op, ncclComm_t c, cudaStream_t stream),
+     MISUSED(COMMUNICATOR, c) + !standin_has(STANDIN_STREAM, stream),
+     standin_work(&count, sizeof count))
+NCCL(ncclBroadcast,
+     (const void *from, void *to, size_t count, ncclDataType_t type, int root,
+      ncclComm_t c, cudaStream_t stream),
+     MISUSED(COMMUNICATOR, c) + !standin_has(STANDIN_STREAM, stream),
+     standin_work(&count, sizeof count))
+/* clang-format on */
 
 static const struct function nccl_functions[] = {
     /* clang-format off */
