@@ -80,7 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     folder_put("c", copy, size);
     folder_file("c", path);
     read_weights(before);
-    if (checkpoint_read(path, net, judge, NULL, &err, &info) < 0) {
+    if (fuzz_tell(checkpoint_read(path, net, judge, NULL, &err, &info), &err,
+                  0) < 0) {
         read_weights(after);
         if (memcmp(before, after, bytes) != 0)
             abort();

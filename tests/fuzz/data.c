@@ -21,7 +21,8 @@ static void read_idx(const uint8_t *data, size_t size)
 
     folder_put(images, data, size / 2);
     folder_put(labels, data + size / 2, size - size / 2);
-    if (data_open(folder_path(), DATA_TRAIN, &wish, &err, &set) == 0)
+    if (fuzz_tell(data_open(folder_path(), DATA_TRAIN, &wish, &err, &set), &err,
+                  0) == 0)
         data_close(&set);
     folder_remove(images);
     folder_remove(labels);
@@ -46,12 +47,14 @@ static void read_one(int which, const char *path)
     struct infer_error err;
     size_t bytes;
 
-    if (which == 0 && npy_read(path, NULL, &array, &err) == 0)
+    if (which == 0 &&
+        fuzz_tell(npy_read(path, NULL, &array, &err), &err, 0) == 0)
         free(array.data);
-    if (which == 1 && labels_read(path, &err, &labels) == 0)
+    if (which == 1 && fuzz_tell(labels_read(path, &err, &labels), &err, 0) == 0)
         labels_clear(&labels);
     if (which == 2 &&
-        data_read_file(path, 1 << 20, 1, &err, &file, &bytes) == 0)
+        fuzz_tell(data_read_file(path, 1 << 20, 1, &err, &file, &bytes), &err,
+                  0) == 0)
         free(file);
 }
 

@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!blob)
         return 0;
-    if (infer_image_decode(blob->data, size, 1 << 20, &err, &image) == 0) {
+    if (fuzz_tell(infer_image_decode(blob->data, size, 1 << 20, &err, &image),
+                  &err, 0) == 0) {
         const size_t n =
             (size_t)image.width * (size_t)image.height * (size_t)image.channels;
 

@@ -17,10 +17,11 @@ static void configuration(const uint8_t *data, size_t size)
 
     if (json_parse((const char *)data, size, true, &err, &json) < 0)
         return;
-    if (keras_model_parse(json, &err, &model) == 0) {
+    if (fuzz_tell(keras_model_parse(json, &err, &model), &err, 0) == 0) {
         struct keras_emit k = {.g = graph_new(), .err = &err, .major = 3};
         if (k.g != NULL && keras_name_variables(&k, model) == 0)
             keras_emit_model(&k, model);
+        fuzz_tell(k.status, &err, 0);
         graph_free(k.g);
     }
     keras_model_free(model);
@@ -44,7 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     weights_options_init(&options);
     weights_import_init(&import);
     if (weights_format_keras.probe(&file) > 0 &&
-        weights_format_keras.read(&file, &options, &err, &import) == 0 &&
+        fuzz_tell(weights_format_keras.read(&file, &options, &err, &import),
+                  &err, 0) == 0 &&
         import.graph != NULL &&
         (graph_validate(import.graph, &err) < 0 ||
          graph_infer_shapes(import.graph, NULL, &err) < 0))

@@ -34,7 +34,9 @@ static inline void fuzz_layers(const struct weights_format *format,
     weights_import_init(&import);
     if (whole.blob && net.blob && (!nul || weights.blob)) {
         format->probe(&whole);
-        if (reader(&net, nul ? &weights : NULL, &options, &err, &import) == 0 &&
+        if (fuzz_tell(
+                reader(&net, nul ? &weights : NULL, &options, &err, &import),
+                &err, 0) == 0 &&
             (graph_sort(import.graph, &err) < 0 ||
              graph_infer_shapes(import.graph, NULL, &err) < 0 ||
              (nul && graph_validate(import.graph, &err) < 0)))

@@ -18,7 +18,7 @@ static void open_model(const char *path, bool keep)
     struct infer_error err;
     struct graph *g;
 
-    if (model_file_read(path, &err, &g) < 0)
+    if (fuzz_tell(model_file_read(path, &err, &g), &err, 0) < 0)
         return;
     tensors_repair(g);
     (void)network_run(g, keep, &result, &err);

@@ -9,7 +9,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct infer_error err;
     struct pickle pickle;
 
-    if (blob && pickle_read(blob->data, size, &err, &pickle) == 0) {
+    if (blob &&
+        fuzz_tell(pickle_read(blob->data, size, &err, &pickle), &err, 0) == 0) {
         /* What it holds may not outgrow its budget. */
         if (pickle.charged > pickle.budget || pickle.used > size)
             abort();

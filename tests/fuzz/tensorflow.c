@@ -13,7 +13,8 @@ static void read_index(const uint8_t *data, size_t size)
     struct infer_error err;
     struct tf_bundle b;
 
-    if (blob && tf_bundle_parse(blob, "fuzz/none", &err, &b) == 0)
+    if (blob &&
+        fuzz_tell(tf_bundle_parse(blob, "fuzz/none", &err, &b), &err, 0) == 0)
         tf_bundle_close(&b);
 }
 

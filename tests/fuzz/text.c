@@ -10,11 +10,11 @@ static void read_graph(cJSON *json)
     struct infer_error err;
     struct graph *g = NULL;
 
-    if (graph_expand_repeats(json, &err) < 0 ||
-        graph_from_json(json, &err, &g) < 0)
+    if (fuzz_tell(graph_expand_repeats(json, &err), &err, 0) < 0 ||
+        fuzz_tell(graph_from_json(json, &err, &g), &err, 0) < 0)
         return;
-    if (graph_infer_shapes(g, NULL, &err) == 0)
-        (void)graph_validate(g, &err);
+    if (fuzz_tell(graph_infer_shapes(g, NULL, &err), &err, 0) == 0)
+        fuzz_tell(graph_validate(g, &err), &err, 0);
     graph_free(g);
 }
 
@@ -25,7 +25,7 @@ static void read_cache(const char *text)
 
     if (tune_cache_open("", "cpu", &err, &cache) < 0)
         return;
-    (void)tune_cache_import(cache, text, &err);
+    fuzz_tell(tune_cache_import(cache, text, &err), &err, 0);
     cJSON_free(tune_cache_text(cache));
     tune_cache_close(cache);
 }
@@ -41,7 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > 0)
         memcpy(text, data, size);
     text[size] = '\0';
-    if (json_parse(text, size, size & 1, &err, &json) == 0) {
+    if (fuzz_tell(json_parse(text, size, size & 1, &err, &json), &err, 0) ==
+        0) {
         read_graph(json);
         cJSON_Delete(json);
     }

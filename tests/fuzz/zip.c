@@ -10,13 +10,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct zipfile zip;
     size_t i;
 
-    if (blob && zipfile_open(blob, &err, &zip) == 0) {
+    if (blob && fuzz_tell(zipfile_open(blob, &err, &zip), &err, 0) == 0) {
         for (i = 0; i < zip.count; i++) {
             struct zipfile_data member;
 
             if (zipfile_find(&zip, zip.entry[i].name) != (int64_t)i)
                 abort();
-            if (zipfile_read(&zip, i, &err, &member) == 0)
+            if (fuzz_tell(zipfile_read(&zip, i, &err, &member), &err, 0) == 0)
                 zipfile_data_clear(&member);
         }
         zipfile_close(&zip);

@@ -50,7 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     folder_open();
     folder_put("a.json", data, size);
-    if (coco_file_read(folder_file("a.json", path), &err, &f) == 0)
+    if (fuzz_tell(coco_file_read(folder_file("a.json", path), &err, &f), &err,
+                  0) == 0)
         evaluate(&f);
     coco_file_clear(&f);
     folder_remove("a.json");

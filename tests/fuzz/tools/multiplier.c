@@ -57,7 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(path, sizeof path, "a/fuzz_%d.bin", size ? data[0] : 0);
     if (size > 1)
         repair(copy, size - 1);
-    if (multiplier_read(path, copy, size ? size - 1 : 0, &err, &m) == 0)
+    if (fuzz_tell(multiplier_read(path, copy, size ? size - 1 : 0, &err, &m),
+                  &err, 0) == 0)
         use(m);
     multiplier_free(m);
     free(copy);

@@ -4,7 +4,9 @@
  * many inputs in one file: of each its length (4 bytes, little-endian) and its
  * bytes (tests/make/fuzz_packs.py).  Each
  * input of a pack is also changed: FUZZ_MUTANTS mutants (1), by the target's
- * mutator where it has one, else byte by byte; the same ones every time. */
+ * mutator where it has one, else byte by byte; the same ones every time.  How
+ * they end is compared with what was recorded (verdict.c). */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate/mutate.h"
+#include "tests/fuzz/replay/verdict.h"
 
 #define LARGEST_INPUT (1u << 20)
 
@@ -52,6 +55,14 @@ static size_t mutate(uint8_t *data, size_t size, size_t room, unsigned seed)
                : LLVMFuzzerMutate(data, size, room);
 }
 
+static void run(const unsigned char *data, size_t size, bool in_pack)
+{
+    verdict_begin();
+    LLVMFuzzerTestOneInput(data, size);
+    verdict_end(in_pack);
+    inputs++;
+}
+
 /* Runs the target on a mutant of exactly its size, `changes` changes from the
  * input. */
 static void run_mutant(const unsigned char *data, size_t size, int changes)
@@ -67,10 +78,8 @@ static void run_mutant(const unsigned char *data, size_t size, int changes)
     if (size > room)
         abort();
     mutant = realloc(copy, size ? size : 1);
-    if (mutant) {
-        LLVMFuzzerTestOneInput(mutant, size);
-        inputs++;
-    }
+    if (mutant)
+        run(mutant, size, true);
     free(mutant ? mutant : copy);
 }
 
@@ -99,8 +108,7 @@ static int replay(const char *path)
         fclose(file);
     if (bytes < 0 || !data)
         return fail(path, data);
-    LLVMFuzzerTestOneInput(data, (size_t)bytes);
-    inputs++;
+    run(data, (size_t)bytes, false);
     free(data);
     return 0;
 }
@@ -134,8 +142,7 @@ static int replay_pack(const char *path)
     if (!pack)
         return fail(path, NULL);
     while ((rc = next(pack, &data, &size)) > 0) {
-        LLVMFuzzerTestOneInput(data, size);
-        inputs++;
+        run(data, size, true);
         for (int i = 0; i < mutants; i++)
             run_mutant(data, size, 1 + i % 5);
         free(data);
@@ -162,8 +169,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s FILE|NAME.pack.gz...\n", argv[0]);
         return 1;
     }
+    if (!verdict_open())
+        return 1;
     for (i = 1; i < argc; i++)
         rc |= is_pack(argv[i]) ? replay_pack(argv[i]) : replay(argv[i]);
+    rc |= verdict_close();
     printf("%ld inputs\n", inputs);
     return rc;
 }
