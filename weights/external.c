@@ -224,9 +224,8 @@ void weights_external_clear(struct weights_external *x)
 /* ---- tensors ------------------------------------------------------- */
 
 /* The bytes are allocated only once the file is known to hold that much. */
-static int read_range(int fd, const struct known *range, size_t bytes,
-                      struct known *file, struct infer_error *err,
-                      struct blob **out)
+static int read_range(int fd, struct known *range, size_t bytes,
+                      struct known *file, struct infer_error *err)
 {
     unsigned char *data;
     int rc;
@@ -243,8 +242,8 @@ static int read_range(int fd, const struct known *range, size_t bytes,
         free(data);
         return rc;
     }
-    *out = blob_new(data, bytes);
-    if (!*out)
+    range->blob = blob_new(data, bytes);
+    if (!range->blob)
         return error_set(err, INFER_EMEMORY, "out of memory");
     file->left -= bytes;
     return 0;
@@ -277,9 +276,7 @@ static int load_checked(int fd, struct weights_location location,
     key.dtype = shape->dtype;
     file = entry(x, &whole);
     range = entry(x, &key);
-    if (!range->blob)
-        rc = read_range(fd, range, bytes, file, err, &range->blob);
-    if (rc < 0)
+    if (!range->blob && (rc = read_range(fd, range, bytes, file, err)) < 0)
         return rc;
     *out = constant_in_blob(shape->dtype, shape->rank, shape->dim, range->blob,
                             range->blob->data);

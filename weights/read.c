@@ -11,7 +11,7 @@
 #include "weights/formats.def"
 #undef WEIGHTS_FORMAT
 
-#define WEIGHTS_FORMAT(symbol) &symbol,
+#define WEIGHTS_FORMAT(symbol) &(symbol),
 static const struct weights_format *const formats[] = {
 #include "weights/formats.def"
     NULL /* so that the table is never empty */

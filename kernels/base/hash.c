@@ -13,13 +13,13 @@ static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static void draw_key(void)
 {
     /* Without a random source the key is only hard to guess: the time and
-     * where the stack lies. */
+     * where the program lies. */
     if (getrandom(key, sizeof(key), GRND_NONBLOCK) != sizeof(key)) {
         struct timespec now;
 
         clock_gettime(CLOCK_REALTIME, &now);
         key[0] = (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec;
-        key[1] = (uint64_t)(uintptr_t)&now;
+        key[1] = (uint64_t)(uintptr_t)key;
     }
 }
 

@@ -23,6 +23,7 @@
 static char *without_nan(const char *text, size_t bytes, size_t tokens,
                          size_t *out_bytes)
 {
+    static const char null[4] = {'n', 'u', 'l', 'l'};
     size_t room, used = 0, i = 0;
     bool in_string = false;
     char *copy;
@@ -47,8 +48,8 @@ static char *without_nan(const char *text, size_t bytes, size_t tokens,
             skip = strlen("-Infinity");
         }
         if (skip > 0) {
-            memcpy(copy + used, "null", 4);
-            used += 4;
+            memcpy(copy + used, null, sizeof(null));
+            used += sizeof(null);
             i += skip;
         } else {
             copy[used++] = text[i++];

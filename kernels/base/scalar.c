@@ -84,15 +84,16 @@ uint16_t scalar_to_bf16(float value)
     8 * (u), 9 * (u), 10 * (u), 11 * (u), 12 * (u), 13 * (u), 14 * (u), 15 * (u)
 /* The codes 0 to 127, times s. */
 #define HALF_OF_F8E4M3(s)                                                      \
-    s 0.0f, s 1 * 0x1p-9f, s 2 * 0x1p-9f, s 3 * 0x1p-9f, s 4 * 0x1p-9f,        \
-        s 5 * 0x1p-9f, s 6 * 0x1p-9f, s 7 * 0x1p-9f, EIGHT(s 0x1p-9f),         \
-        EIGHT(s 0x1p-8f), EIGHT(s 0x1p-7f), EIGHT(s 0x1p-6f),                  \
-        EIGHT(s 0x1p-5f), EIGHT(s 0x1p-4f), EIGHT(s 0x1p-3f),                  \
-        EIGHT(s 0x1p-2f), EIGHT(s 0x1p-1f), EIGHT(s 0x1p0f), EIGHT(s 0x1p1f),  \
-        EIGHT(s 0x1p2f), EIGHT(s 0x1p3f), EIGHT(s 0x1p4f), s 256.0f, s 288.0f, \
-        s 320.0f, s 352.0f, s 384.0f, s 416.0f, s 448.0f, NAN
+    0 * (s), 0x1p-9f * (s), 0x2p-9f * (s), 0x3p-9f * (s), 0x4p-9f * (s),       \
+        0x5p-9f * (s), 0x6p-9f * (s), 0x7p-9f * (s), EIGHT(0x1p-9f * (s)),     \
+        EIGHT(0x1p-8f * (s)), EIGHT(0x1p-7f * (s)), EIGHT(0x1p-6f * (s)),      \
+        EIGHT(0x1p-5f * (s)), EIGHT(0x1p-4f * (s)), EIGHT(0x1p-3f * (s)),      \
+        EIGHT(0x1p-2f * (s)), EIGHT(0x1p-1f * (s)), EIGHT(0x1p0f * (s)),       \
+        EIGHT(0x1p1f * (s)), EIGHT(0x1p2f * (s)), EIGHT(0x1p3f * (s)),         \
+        EIGHT(0x1p4f * (s)), 256 * (s), 288 * (s), 320 * (s), 352 * (s),       \
+        384 * (s), 416 * (s), 448 * (s), NAN
 
-const float scalar_f8e4m3[256] = {HALF_OF_F8E4M3(+), HALF_OF_F8E4M3(-)};
+const float scalar_f8e4m3[256] = {HALF_OF_F8E4M3(1.0f), HALF_OF_F8E4M3(-1.0f)};
 
 uint8_t scalar_to_f8e4m3(float value)
 {

@@ -10,6 +10,7 @@
  * for the first, then the first output of the last node of the copy before.
  */
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +113,7 @@ static int value_text(const struct value *v, int64_t more, char *buf,
     }
     if (v->item && !json_int64(v->item, INT32_MIN, INT32_MAX, &number))
         return -1;
-    return snprintf(buf, bytes, "%lld", (long long)(number + more));
+    return snprintf(buf, bytes, "%" PRId64, number + more);
 }
 
 /* {name}, {name+n} or {name-n} at *at, which moves behind it. */

@@ -488,7 +488,7 @@ static void read_nodes(struct reader *r, const cJSON *json)
 static void read_outputs(struct reader *r, const cJSON *json)
 {
     const cJSON *list = need_array(r, json, "outputs", "graph");
-    int *output, n, i;
+    int *output = NULL, n, i;
 
     if (list == NULL || stopped(r))
         return;

@@ -30,23 +30,24 @@ int model_from_graph(struct graph *g, struct infer_error *err,
         rc = graph_validate(g, err);
     if (rc == 0)
         rc = graph_infer_shapes(g, NULL, err);
-    if (rc == 0) {
-        model = calloc(1, sizeof *model);
-        if (model)
-            model->packed = packed_cache_new(g->n_values);
-        if (!model || !model->packed) {
-            free(model);
-            rc = error_set(err, INFER_EMEMORY, "model: out of memory");
-        }
-    }
-    if (rc < 0) {
-        graph_free(g);
-        return rc;
+    if (rc < 0)
+        goto fail;
+    rc = INFER_EMEMORY;
+    model = calloc(1, sizeof *model);
+    if (model)
+        model->packed = packed_cache_new(g->n_values);
+    if (!model || !model->packed) {
+        error_set(err, rc, "model: out of memory");
+        goto fail;
     }
     model->refs = 1;
     model->graph = g;
     *out = model;
     return 0;
+fail:
+    free(model);
+    graph_free(g);
+    return rc;
 }
 
 int infer_model_open(const char *path, struct infer_error *err,

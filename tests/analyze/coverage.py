@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Coverage of the readers: lines and branches of weights, libinfer/graph,
-libinfer/image and libinfer/model that the unit tests and the replay of the
-committed corpus run.
+libinfer/image and libinfer/model that the unit tests, the replay of the
+committed corpus, the tests of the tools and a sample of faults (failing
+allocations, reads and writes) run.
 
-usage: tests/analyze/coverage.py BUILD
+usage: tests/analyze/coverage.py BUILD [--files] [--missed FILE]
 
 BUILD is a folder configured from these sources with
     CC=clang CXX=clang++ CFLAGS='-g -O1 -fprofile-instr-generate
     -fcoverage-mapping' LDFLAGS=-fprofile-instr-generate
 --without-cuda --without-onednn; what is missing is built.  LLVM_SUFFIX=-14
-names the tools of a version.  Passes, architectures and quantisation read no
+names the tools of a version.  --files lists files in place of folders, most
+missed lines first; --missed lists the lines of one file that nothing runs.
+With --missed or --files and all.profdata in BUILD nothing is run again.  Passes, architectures and quantisation read no
 bytes of strangers and are left out of the last line.
 """
 import collections
@@ -26,40 +29,72 @@ ROOTS = re.compile(r"(?:^|/)((?:weights|libinfer/graph|libinfer/image|"
 
 
 def main():
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+    more = sys.argv[2:]
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-") or \
+            more[:1] not in ([], ["--files"], ["--missed"]):
         print(__doc__.split("usage: ")[1].strip(), file=sys.stderr)
         return 1
     folder = os.path.abspath(sys.argv[1])
     source = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
     suffix = os.environ.get("LLVM_SUFFIX", "")
     names = mutate.programs(source)
-    subprocess.run(["make", "-s"] + names, cwd=folder, check=True)
-    profiles = []
-    for name in names:
-        profile = os.path.join(folder, name.replace("/", "-") + ".profraw")
-        env = dict(os.environ, srcdir=source, LLVM_PROFILE_FILE=profile)
-        done = subprocess.run(mutate.command_of(source, name), cwd=folder,
-                              env=env, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL)
-        if done.returncode not in (0, 77):
-            print("fails: " + name, file=sys.stderr)
-        if os.path.exists(profile):
-            profiles.append(profile)
     merged = os.path.join(folder, "all.profdata")
-    subprocess.run(["llvm-profdata" + suffix, "merge", "-sparse"] + profiles +
-                   ["-o", merged], check=True)
-    objects = []
-    for name in names[1:]:
+    if not more or not os.path.exists(merged):
+        subprocess.run(["make", "-s"] + names + TOOLS, cwd=folder, check=True)
+        run_all(source, folder, names, merged, suffix)
+    objects = ["-instr-profile", merged, names[0]]
+    for name in names[1:] + TOOLS[:3]:
         objects += ["-object", name]
-    report = subprocess.run(["llvm-cov" + suffix, "report", "-instr-profile",
-                             merged, names[0]] + objects, cwd=folder,
-                            check=True, capture_output=True, text=True).stdout
-    table(report)
+    if more[:1] == ["--missed"]:
+        text = subprocess.run(["llvm-cov" + suffix, "show"] + objects +
+                              [os.path.join(source, more[1])], cwd=folder,
+                              check=True, capture_output=True, text=True).stdout
+        for line in text.splitlines():
+            if re.match(r" *\d+\| +0\|", line):
+                print(line)
+        return 0
+    report = subprocess.run(["llvm-cov" + suffix, "report"] + objects,
+                            cwd=folder, check=True, capture_output=True,
+                            text=True).stdout
+    table(report, bool(more))
     return 0
 
 
-def table(report):
-    """Sums by folder of what llvm-cov reports for each file."""
+# Tools, and the scripts that run them.
+TOOLS = ["wconv", "infer", "train", "tests/faults/inject.la"]
+SCRIPTS = ["tests/conformance/emit.sh",
+           "tests/conformance/tasks.sh", "tests/faults/run.sh"]
+
+
+def run_all(source, folder, names, merged, suffix):
+    raw = os.path.join(folder, "profiles")
+    os.makedirs(raw, exist_ok=True)
+    for name in names + SCRIPTS:
+        command = ["sh", os.path.join(source, name)] if name in SCRIPTS else \
+            mutate.command_of(source, name)
+        env = dict(os.environ, srcdir=source, FAULTS="4", LLVM_PROFILE_FILE=
+                   os.path.join(raw, name.replace("/", "-") + "-%p.profraw"))
+        done = subprocess.run(command, cwd=folder, env=env,
+                              stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL)
+        if done.returncode not in (0, 77):
+            print("fails: " + name, file=sys.stderr)
+        # A process whose files fail leaves a part of a profile.
+        profiles = [os.path.join(raw, f) for f in sorted(os.listdir(raw))]
+        kept = [merged] if os.path.exists(merged) else []
+        with open(os.path.join(folder, "profiles.txt"), "w") as f:
+            f.write("\n".join(kept + profiles) + "\n")
+        subprocess.run(["llvm-profdata" + suffix, "merge", "-sparse",
+                        "-failure-mode=all", "-f",
+                        os.path.join(folder, "profiles.txt"), "-o",
+                        merged + ".new"], stderr=subprocess.DEVNULL, check=True)
+        os.rename(merged + ".new", merged)
+        for path in profiles:
+            os.remove(path)
+
+
+def table(report, files):
+    """Sums by folder, or by file, of what llvm-cov reports for each file."""
     sums = collections.defaultdict(lambda: [0, 0, 0, 0])
     for line in report.splitlines():
         word = line.split()
@@ -67,17 +102,20 @@ def table(report):
         if not found or "tests/" in word[0]:
             continue
         path = found.group(1)
-        keys = [os.path.dirname(path)]
+        keys = [path if files else os.path.dirname(path)]
         if not any(path.startswith(n) for n in mutate.NOT_READERS):
             keys.append("readers")
         for key in keys:
             for i, column in enumerate((7, 8, 10, 11)):
                 sums[key][i] += int(word[column])
-    for key in sorted(sums, key=lambda k: (k == "readers", k)):
+    order = sorted(sums, key=lambda k: (k == "readers",
+                                        -sums[k][1] if files else 0, k))
+    for key in order:
         lines, missed, branches, unseen = sums[key]
-        print("%-24s %6d lines %5.1f %%  %6d branches %5.1f %%" %
+        print("%-36s %6d lines %5.1f %%  %6d branches %5.1f %%  %4d lines, "
+              "%4d branches missed" %
               (key, lines, 100 - 100 * missed / max(1, lines), branches,
-               100 - 100 * unseen / max(1, branches)))
+               100 - 100 * unseen / max(1, branches), missed, unseen))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ tool=${1-}
 [ $# = 0 ] || shift
 build=${BUILD:-build}
 jobs=${JOBS:-1}
-[ $# -gt 0 ] || set -- kernels/base libinfer/graph libinfer/image weights
+[ $# -gt 0 ] ||
+    set -- kernels/base libinfer/graph libinfer/image libinfer/model weights \
+        tools/emit tools/train/data
 # error.c defines what tests/analyze/error.h makes an expression.
 files=$(find "$@" -name '*.c' ! -path kernels/base/error.c | sort)
 flags="-std=c11 -D_GNU_SOURCE -DHAVE_CONFIG_H -I. -I$build"

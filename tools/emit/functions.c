@@ -13,7 +13,7 @@
 #include "kernels/base/scalar.h"
 
 static emit_fn *const emitters[KERN_OP_COUNT] = {
-#define EMITTER(op, function) [op] = function,
+#define EMITTER(op, function) [op] = (function),
 #include "tools/emit/emitters.def"
 };
 

@@ -42,6 +42,7 @@ static int inverted_residual(struct arch_build *b, const char *name, int x,
                              int in, const struct block *k, int dilation)
 {
     arch_activation *act = k->hard_swish ? arch_hard_swish : arch_relu;
+    const int quarter = k->expanded / 4;
     int index = 0;
     int y = x;
 
@@ -59,9 +60,9 @@ static int inverted_residual(struct arch_build *b, const char *name, int x,
                            .dilation = dilation},
         act);
     if (k->squeeze)
-        y = arch_squeeze_excite(
-            b, arch_item(name, index++).text, y, k->expanded,
-            arch_round_channels(k->expanded / 4), arch_relu, arch_hard_sigmoid);
+        y = arch_squeeze_excite(b, arch_item(name, index++).text, y,
+                                k->expanded, arch_round_channels(quarter),
+                                arch_relu, arch_hard_sigmoid);
     y = arch_conv_norm(
         b, arch_item(name, index).text, y,
         (struct arch_conv){.in = k->expanded, .out = k->out, .kernel = 1},

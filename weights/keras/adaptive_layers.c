@@ -132,7 +132,7 @@ struct keras_value keras_center_crop(struct keras_emit *k,
     struct keras_value x = keras_spatial_input(k, l, in[0]);
     const int size[2] = {keras_int(k, l->config, "height", 1, INT32_MAX, 1),
                          keras_int(k, l->config, "width", 1, INT32_MAX, 1)};
-    int64_t dim[INFER_MAX_RANK];
+    int64_t dim[INFER_MAX_RANK] = {0};
 
     (void)n;
     const int first = x.swapped || !keras_channels_last(k, l->config) ? 2 : 1;

@@ -4,6 +4,7 @@
  * Classes are known by class_name through an allow-list; "module" and
  * "registered_name" are only looked at to refuse what is not Keras' own, and
  * nothing in the configuration is ever evaluated. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,10 +190,7 @@ static char *join(const char *prefix, const char *name)
 
     if (s == NULL)
         return NULL;
-    memcpy(s, prefix, a);
-    if (a > 0)
-        s[a] = '/';
-    memcpy(s + a + (a > 0), name, b + 1);
+    snprintf(s, a + b + 2, "%s%s%s", prefix, a > 0 ? "/" : "", name);
     return s;
 }
 

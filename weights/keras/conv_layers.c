@@ -90,8 +90,7 @@ static struct constant *window_last(const struct constant *c)
 static struct constant *old_conv1d(struct constant *c, int64_t window)
 {
     const bool older = c->dim[0] != window || c->dim[1] != 1;
-    const int64_t dim[3] = {older ? c->dim[0] : c->dim[0],
-                            older ? c->dim[1] : c->dim[2],
+    const int64_t dim[3] = {c->dim[0], older ? c->dim[1] : c->dim[2],
                             older ? c->dim[2] : c->dim[3]};
 
     if (older ? c->dim[3] != 1 : c->dim[1] != 1)

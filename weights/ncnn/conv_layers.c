@@ -107,7 +107,8 @@ static int64_t window_channels(struct ncnn *n, const struct window *w, int x)
         return -1;
     if (channels % w->groups != 0 || w->outputs % w->groups != 0 ||
         channels > INT32_MAX ||
-        (double)size != (double)(w->outputs * (channels / w->groups)) *
+        (double)size != (double)channels / (double)w->groups *
+                            (double)w->outputs *
                             (double)(w->size[0] * w->size[1])) {
         layers_fail(&n->b, INFER_EFORMAT,
                     "%lld weights do not fit %lld channels, %lld outputs, %lld "

@@ -148,8 +148,8 @@ void ncnn_attention(struct ncnn *n, struct ncnn_ends *ends, int arg)
                               ncnn_int(n, 3, 1, INT32_MAX, (int)embed),
                               ncnn_int(n, 4, 1, INT32_MAX, (int)embed)};
     const bool masked = ncnn_int(n, 5, 0, 1, 0) != 0;
-    const float scale =
-        ncnn_float(n, 6, (float)(1 / sqrt((double)(embed / heads))));
+    const int64_t share = embed / heads;
+    const float scale = ncnn_float(n, 6, (float)(1 / sqrt((double)share)));
     const int given = ends->n_in - (masked ? 1 : 0);
     union graph_attr attr = layers_defaults(GRAPH_SOFTMAX);
     int x[3], y;

@@ -31,7 +31,7 @@ bool numpy_dtype(const unsigned char *text, size_t bytes,
     bool big = bytes > 0 && text[0] == '>';
     enum infer_dtype found = INFER_NONE;
 
-    if (bytes > 0 && memchr("<>|=", text[0], 4)) {
+    if (bytes > 0 && text[0] != 0 && strchr("<>|=", text[0])) {
         text++;
         bytes--;
     }

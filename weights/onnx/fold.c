@@ -229,7 +229,7 @@ static int fold_transpose(const struct fold *f, struct onnx_small **out)
 {
     const struct onnx_small *a = f->in[0];
     int64_t perm[INFER_MAX_RANK], dim[INFER_MAX_RANK], step[INFER_MAX_RANK];
-    int64_t own[INFER_MAX_RANK];
+    int64_t own[INFER_MAX_RANK] = {0};
     uint32_t seen = 0;
     int d, n = -1;
 
@@ -262,7 +262,7 @@ static int read_axis(const struct fold *f, int otherwise, int *out)
 
 static int fold_concat(const struct fold *f, struct onnx_small **out)
 {
-    int i, at;
+    int i, at = 0;
 
     if (read_axis(f, 1, &at) < 0)
         return f->im->rc;
@@ -274,7 +274,7 @@ static int fold_concat(const struct fold *f, struct onnx_small **out)
 
 static int fold_gather(const struct fold *f, struct onnx_small **out)
 {
-    int at;
+    int at = 0;
 
     if (f->n_in != 2)
         return 0;
@@ -309,8 +309,8 @@ static int fold_slice(const struct fold *f, struct onnx_small **out)
 {
     const struct onnx_small *a = f->in[0];
     int64_t begin[INFER_MAX_RANK], end[INFER_MAX_RANK], axis[INFER_MAX_RANK];
-    int64_t step[INFER_MAX_RANK], dim[INFER_MAX_RANK], own[INFER_MAX_RANK];
-    int64_t start = 0;
+    int64_t step[INFER_MAX_RANK], dim[INFER_MAX_RANK];
+    int64_t own[INFER_MAX_RANK] = {0}, start = 0;
     int n = -1, n_end = -1, n_axes = -1, n_step = -1, k, rc;
 
     slice_list(f, "starts", 1, begin, &n);
@@ -374,7 +374,7 @@ static int fold_fill(const struct fold *f, struct onnx_small **out)
 {
     struct onnx_attr *a = onnx_attr(f->im, "value");
     int64_t dim[INFER_MAX_RANK];
-    struct onnx_small *value;
+    struct onnx_small *value = NULL;
     struct constant *c;
     int rank, rc;
 
@@ -413,7 +413,8 @@ static int fold_range(const struct fold *f, struct onnx_small **out)
 static int fold_expand(const struct fold *f, struct onnx_small **out)
 {
     const struct onnx_small *a = f->in[0];
-    int64_t dim[INFER_MAX_RANK], step[INFER_MAX_RANK], own[INFER_MAX_RANK];
+    int64_t dim[INFER_MAX_RANK], step[INFER_MAX_RANK];
+    int64_t own[INFER_MAX_RANK] = {0};
     int rank, d, shift;
 
     if (f->n_in != 2)
@@ -546,7 +547,7 @@ static int shape_at(struct onnx_import *im, int probe, bool size,
 static int fold_shape(struct onnx_import *im, bool size)
 {
     const struct onnx_small **small;
-    struct onnx_small *s;
+    struct onnx_small *s = NULL;
     int p, rc;
 
     if (onnx_arity(im, 1, 1) < 0)

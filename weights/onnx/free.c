@@ -138,7 +138,7 @@ static int64_t base_index(const struct onnx_small *s, const struct steps *t,
  * sizes are the largest. */
 static void find_steps(const struct onnx_small *s, struct steps *t)
 {
-    int64_t index[INFER_MAX_RANK], stride = 1;
+    int64_t index[INFER_MAX_RANK] = {0}, stride = 1;
 
     for (int64_t k = s->count - 1; k >= 0; k--) {
         const int64_t at = base_index(s, t, k, index);
@@ -162,7 +162,7 @@ static void find_steps(const struct onnx_small *s, struct steps *t)
 static bool holds(const struct onnx_import *im,
                   const struct onnx_small *const *small, const struct steps *t)
 {
-    int64_t index[INFER_MAX_RANK];
+    int64_t index[INFER_MAX_RANK] = {0};
 
     for (int p = 0; p < im->probes; p++)
         for (int64_t k = 0; k < small[p]->count; k++) {
@@ -182,7 +182,7 @@ static int add_steps(struct onnx_import *im, int64_t (*want)[INFER_MAX_RANK],
                      const struct onnx_small *base, int d, double step,
                      int *value)
 {
-    int64_t line[ONNX_PROBES][INFER_MAX_RANK], one[INFER_MAX_RANK];
+    int64_t line[ONNX_PROBES][INFER_MAX_RANK], one[INFER_MAX_RANK] = {0};
     union graph_attr attr;
     struct onnx_small *s;
     int x, rc;

@@ -284,7 +284,7 @@ static int begin_scatter(struct onnx_import *im, struct scatter *s,
                          int64_t updates)
 {
     static const char *const words[] = {"none", NULL};
-    struct graph_type t;
+    struct graph_type t = {.rank = -1};
     int64_t wanted;
     int word;
 
@@ -317,7 +317,7 @@ static int end_scatter(struct onnx_import *im, const struct scatter *s)
 {
     const int64_t flat[2] = {-1, s->width};
     union graph_attr attr;
-    int part[2], value;
+    int part[2] = {-1, -1}, value = -1;
 
     onnx_defaults(GRAPH_CONCAT, &attr);
     attr.axis.axis = 0;

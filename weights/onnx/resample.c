@@ -402,7 +402,7 @@ int onnx_import_resize(struct onnx_import *im)
 {
     union graph_attr attr;
     struct graph_type t;
-    int axis[INFER_MAX_RANK], n = 0, in[2] = {-1, -1};
+    int axis[INFER_MAX_RANK] = {0}, n = 0, in[2] = {-1, -1};
     bool found = false;
 
     onnx_arity(im, 1, 4);
@@ -426,7 +426,7 @@ int onnx_import_resize(struct onnx_import *im)
 static int upsample_scales(struct onnx_import *im, int rank,
                            struct graph_resize *r)
 {
-    int axis[INFER_MAX_RANK], i;
+    int axis[INFER_MAX_RANK] = {0}, i;
     struct onnx_attr *a;
     bool found;
 

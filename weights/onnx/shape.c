@@ -467,7 +467,7 @@ int onnx_import_gather(struct onnx_import *im)
     struct constant *c;
     struct target t;
     bool is_reshape = false;
-    int in[2], axis, at;
+    int in[2], axis, at = 0;
 
     onnx_arity(im, 2, 2);
     memset(&t, 0, sizeof(t));

@@ -31,7 +31,7 @@ static int check_parts(struct onnx_import *im, struct graph_split *split)
 {
     int64_t parts = im->node->n_out;
     struct graph_type t;
-    int i, axis;
+    int i, axis = 0;
 
     if (onnx_input_type(im, 0, 0, &t) == 0)
         im->rc = op_axis(split->axis, t.rank, &axis, im->err);

@@ -65,7 +65,7 @@ struct pb_span onnx_step_constant(struct onnx_import *im, struct constant *c)
 {
     const struct pb_span word = {(unsigned char *)"constant", 8};
     struct pb_span name = {NULL, 0};
-    int v;
+    int v = 0;
 
     if (!c)
         onnx_no_memory(im);

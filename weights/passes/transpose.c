@@ -168,7 +168,6 @@ static bool attributes_allow(struct graph_node *n, int rank)
     case GRAPH_SPLIT:
     case GRAPH_SLICE:
     case GRAPH_REDUCE:
-        return axes_valid(axis, count, rank);
     case GRAPH_QUANTIZE:
     case GRAPH_DEQUANTIZE:
         return axes_valid(axis, count, rank);

@@ -12,13 +12,13 @@ static struct pb_span join(struct onnx_import *im, struct pb_span name,
                            const char *word)
 {
     const size_t n = strlen(word);
-    unsigned char *p = onnx_alloc(&im->keep, name.bytes + 1 + n);
+    unsigned char *p = onnx_alloc(&im->keep, name.bytes + 2 + n);
 
     if (!p)
         return (struct pb_span){NULL, 0};
     memcpy(p, name.data, name.bytes);
     p[name.bytes] = ':';
-    memcpy(p + name.bytes + 1, word, n);
+    memcpy(p + name.bytes + 1, word, n + 1);
     return (struct pb_span){p, name.bytes + 1 + n};
 }
 

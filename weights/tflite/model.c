@@ -163,6 +163,12 @@ static int read_shape(const struct fb_table *t, int index,
     return 0;
 }
 
+/* The byte as two's complement. */
+static int as_signed(unsigned byte)
+{
+    return byte < 128 ? (int)byte : (int)byte - 256;
+}
+
 int tflite_model_tensor(struct tflite_model *m, int index,
                         struct infer_error *err, struct tflite_tensor *out)
 {
@@ -174,7 +180,7 @@ int tflite_model_tensor(struct tflite_model *m, int index,
         return error_set(err, INFER_EFORMAT, "tensor %d of %zu is used", index,
                          m->tensors.count);
     t = fb_list_table(&m->tensors, (size_t)index);
-    out->type = (int8_t)fb_u8(&t, TENSOR_TYPE, 0);
+    out->type = as_signed(fb_u8(&t, TENSOR_TYPE, 0));
     out->buffer = fb_u32(&t, TENSOR_BUFFER, 0);
     out->name = fb_list(&t, TENSOR_NAME, 1);
     out->variable = fb_bool(&t, TENSOR_VARIABLE);
@@ -257,7 +263,7 @@ int tflite_model_operator(struct tflite_model *m, int index,
     out->n_out = (int)out->out.count;
     code = fb_list_table(&m->codes, number);
     /* Numbers up to 127 stand in the old field, and in both since 2020. */
-    old = (int8_t)fb_u8(&code, CODE_OLD, 0);
+    old = as_signed(fb_u8(&code, CODE_OLD, 0));
     new = fb_i32(&code, CODE_NEW, 0);
     out->code = old > new ? old : new;
     out->custom = fb_list(&code, CODE_CUSTOM, 1);

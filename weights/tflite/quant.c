@@ -309,7 +309,8 @@ int tflite_requantise_mean(struct tflite_import *im, int x, double factor,
         shift++;
     if (shift > 31 + exponent)
         shift = 31 + exponent < 0 ? 0 : 31 + exponent;
-    part = part_of(ldexp((double)((bits << shift) / n), -31), exponent - shift);
+    bits = (bits << shift) / n;
+    part = part_of(ldexp((double)bits, -31), exponent - shift);
     return requantise(im, x, &part, 1, 0, 2, q);
 }
 

@@ -124,8 +124,11 @@ static bool target_size(struct tflite_import *im, struct graph_resize *r)
         return true;
     /* Whole multiples of the input at every probe. */
     r->n_sizes = 0;
-    for (int i = 0; i < 2; i++)
-        r->resize.scale[2 + i] = (float)(size[i] / x.dim[1 + i]);
+    for (int i = 0; i < 2; i++) {
+        const int64_t times = size[i] / x.dim[1 + i];
+
+        r->resize.scale[2 + i] = (float)times;
+    }
     for (int p = 0; p < im->probes; p++) {
         const struct graph_type t = tflite_type(im, 0, p);
         if (tflite_ints_at(im, 1, p, "the size", 2, other) != 2)

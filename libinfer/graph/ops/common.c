@@ -131,17 +131,8 @@ int op_product(const struct graph_type *t, int from, int to, int64_t *out,
  * against a size above 1 must turn out to be 1 or that size. */
 static bool broadcast_dim(int64_t a, int64_t b, int64_t *out)
 {
-    if (a == 1)
-        *out = b;
-    else if (b == 1)
-        *out = a;
-    else if (a < 0 || b < 0)
-        *out = a < 0 ? b : a;
-    else if (a != b)
-        return false;
-    else
-        *out = a;
-    return true;
+    *out = a == 1 || (a < 0 && b != 1) ? b : a;
+    return a == b || a == 1 || b == 1 || a < 0 || b < 0;
 }
 
 int op_broadcast(const struct graph_type *a, const struct graph_type *b,

@@ -69,7 +69,7 @@ int op_pool_shape(struct graph_shape_args *args, struct infer_error *err)
     static const int64_t unknown[KERN_MAX_SPATIAL] = {-1, -1, -1};
     const struct graph_type *x = &args->in[0];
     int spatial = x->rank > 0 ? x->rank - 2 : 1, rc, i;
-    int64_t extent[KERN_MAX_SPATIAL];
+    int64_t extent[KERN_MAX_SPATIAL] = {-1, -1, -1};
     struct kern_pool resolved;
 
     rc = op_need_spatial(x, err);

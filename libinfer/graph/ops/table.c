@@ -42,8 +42,8 @@ static const char *const dtype_names[] = {
 };
 
 /* Counts of inputs and outputs; -1: any number. */
-#define IN(min, max)  .min_in = min, .max_in = max
-#define OUT(min, max) .min_out = min, .max_out = max
+#define IN(min, max)  .min_in = (min), .max_in = (max)
+#define OUT(min, max) .min_out = (min), .max_out = (max)
 
 /* The attributes: FIELD, WORD (an enum), LIST (INTS, FLOATS, SIZES or PADS)
  * and COUNTED (INTN or INT64S, whose length is an attribute too). */
@@ -58,22 +58,22 @@ static const char *const dtype_names[] = {
 #define AT(member) offsetof(union graph_attr, member)
 #define FIELD(n, kind, member)                                                 \
     {                                                                          \
-        .name = n, .type = GRAPH_FIELD_##kind, .offset = AT(member)            \
+        .name = (n), .type = GRAPH_FIELD_##kind, .offset = AT(member)          \
     }
 #define WORD(n, member, words)                                                 \
     {                                                                          \
-        .name = n, .type = GRAPH_FIELD_ENUM, .offset = AT(member),             \
-        .names = words                                                         \
+        .name = (n), .type = GRAPH_FIELD_ENUM, .offset = AT(member),           \
+        .names = (words)                                                       \
     }
 #define LIST(n, kind, member, capacity)                                        \
     {                                                                          \
-        .name = n, .type = GRAPH_FIELD_##kind, .offset = AT(member),           \
-        .count = capacity                                                      \
+        .name = (n), .type = GRAPH_FIELD_##kind, .offset = AT(member),         \
+        .count = (capacity)                                                    \
     }
 #define COUNTED(n, kind, member, length, capacity)                             \
     {                                                                          \
-        .name = n, .type = GRAPH_FIELD_##kind, .offset = AT(member),           \
-        .count_offset = AT(length), .count = capacity                          \
+        .name = (n), .type = GRAPH_FIELD_##kind, .offset = AT(member),         \
+        .count_offset = AT(length), .count = (capacity)                        \
     }
 
 /* Attributes of several operations. */

@@ -3,6 +3,7 @@
 #include "tools/train/data/data.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,9 +17,7 @@ char *data_join(const char *folder, const char *name)
 
     if (!path)
         return NULL;
-    memcpy(path, folder, n);
-    path[n] = '/';
-    memcpy(path + n + 1, name, m + 1);
+    snprintf(path, n + m + 2, "%s/%s", folder, name);
     return path;
 }
 

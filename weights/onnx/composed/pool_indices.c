@@ -115,7 +115,7 @@ static int places(struct onnx_import *im, const struct indices *s,
 /* The first element of each channel of each picture: N,C,1,1. */
 static int channel_starts(struct onnx_import *im, const struct indices *s)
 {
-    int64_t dim[INFER_MAX_RANK], count, *data;
+    int64_t dim[INFER_MAX_RANK] = {0}, count, *data;
     int value;
 
     for (int d = 0; d < s->spatial + 2; d++)

@@ -80,7 +80,8 @@ static int read_functions(struct onnx_import *im, struct recurrent *r)
     }
     if (!a || a->count == 0)
         return im->rc;
-    if (a->type != ONNX_ATTR_STRINGS || a->count != (size_t)(n * r->directions))
+    if (a->type != ONNX_ATTR_STRINGS ||
+        a->count != (size_t)n * (size_t)r->directions)
         return onnx_fail(im, INFER_EFORMAT, "%zu activations, expected %d",
                          a->count, n * r->directions);
     for (int i = 0; i < n * r->directions && im->rc == 0; i++)
@@ -352,7 +353,7 @@ static void give_state(struct onnx_import *im, const struct recurrent *r, int i,
                        const int *state)
 {
     const int axis = r->batch_first ? 1 : 0;
-    int all[2];
+    int all[2] = {-1, -1};
 
     if (im->rc < 0 || !onnx_has_output(im, i))
         return;

@@ -159,10 +159,10 @@ static int unpooled(struct onnx_import *im, int x, int *spatial, int64_t *dim)
     onnx_spatial_ints(im, "kernel_shape", *spatial, 1, window);
     onnx_spatial_ints(im, "strides", *spatial, 1, stride);
     onnx_pads(im, *spatial, &auto_pad, begin, end);
-    for (int d = 0; d < *spatial + 2; d++)
+    for (int d = 0; d < 2; d++)
         dim[d] = compose_dim(im, x, d);
     for (int d = 0; d < *spatial; d++)
-        dim[2 + d] = (dim[2 + d] - 1) * stride[d] + window[d] -
+        dim[2 + d] = (compose_dim(im, x, 2 + d) - 1) * stride[d] + window[d] -
                      ((int64_t)begin[d] + end[d]);
     return im->rc;
 }

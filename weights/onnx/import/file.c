@@ -177,10 +177,9 @@ static int probe_onnx(const struct weights_file *file)
             return known > 1 ? 40 : 0; /* cut off: this reader says where */
         if (rc == 0)
             break;
-        if (f.number == 1 && f.wire == PB_VARINT && f.value >= 1 &&
-            f.value <= 1000)
-            known += 2;
-        else if (f.number == 7 && f.wire == PB_BYTES)
+        if ((f.number == 1 && f.wire == PB_VARINT && f.value >= 1 &&
+             f.value <= 1000) ||
+            (f.number == 7 && f.wire == PB_BYTES))
             known += 2;
         else if (f.number == 8 && f.wire == PB_BYTES)
             known++;
