@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ONNX reader on one operator each: what is accepted, and what is refused
+ * in which words.  A line is the operator, its inputs and its attributes:
+ *
+ *     x(1,3,-1,8)  a float input of the network; -1: free; i(...): int64
+ *     w{2,3,3,3}   a float weight, all 0.5
+ *     n[1,2]       an int64 constant; n[]: an empty one
+ *     -            an input left out
+ *     axis=1  alpha=0.5  pads=[1,1]  mode='x'  scales=[0.5,1.0]
+ */
+#include <ctype.h>
+
+#include "tests/unit/weights/onnx_model.h"
+
+#define MOST 16
+
+struct list {
+    int64_t integer[MOST];
+    float real[MOST];
+    int n;
+    bool is_real;
+};
+
+/* Numbers up to the closing bracket; the text behind it. */
+static const char *read_list(const char *p, struct list *out)
+{
+    memset(out, 0, sizeof *out);
+    while (*p && !strchr("])}", *p)) {
+        char *end;
+
+        assert_true(out->n < MOST);
+        out->real[out->n] = strtof(p, &end);
+        out->integer[out->n++] = strtoll(p, NULL, 10);
+        assert_true(end > p);
+        out->is_real |= memchr(p, '.', (size_t)(end - p)) != NULL;
+        p = end + (*end == ',');
+    }
+    assert_true(*p != '\0');
+    return p + 1;
+}
+
+static const char *read_attribute(const char *p, const char *name,
+                                  struct pb_message *a)
+{
+    struct list v;
+
+    if (*p == '\'') {
+        char word[64];
+        const size_t n = strcspn(p + 1, "'");
+
+        snprintf(word, sizeof word, "%.*s", (int)n, p + 1);
+        attr_text(a, name, word);
+        return p + n + 2;
+    }
+    if (*p == '[') {
+        p = read_list(p + 1, &v);
+        if (v.is_real)
+            attr_floats(a, name, v.n, v.real);
+        else
+            attr_ints(a, name, v.n, v.integer);
+        return p;
+    }
+    char *end;
+    const float real = strtof(p, &end);
+
+    assert_true(end > p);
+    if (memchr(p, '.', (size_t)(end - p)))
+        attr_float(a, name, real);
+    else
+        attr_int(a, name, strtoll(p, NULL, 10));
+    return end;
+}
+
+static const char *read_input(const char *p, const char *name,
+                              struct pb_message *g)
+{
+    const char kind = *p;
+    float data[256];
+    struct list v;
+
+    p = read_list(p + 1, &v);
+    if (kind == '(') {
+        graph_info(g, 11, name, name[0] == 'i' ? ONNX_INT64 : ONNX_FLOAT, v.n,
+                   v.integer);
+    } else if (kind == '[') {
+        graph_ints(g, name, 1, (const int64_t[]){v.n}, v.integer);
+    } else {
+        assert_true(count_of(v.n, v.integer) <= COUNT(data));
+        for (size_t i = 0; i < COUNT(data); i++)
+            data[i] = 0.5f;
+        graph_floats(g, name, v.n, v.integer, data);
+    }
+    return p;
+}
+
+static struct pb_message model_line(const char *line, int opset)
+{
+    struct pb_message g = EMPTY, a = EMPTY;
+    char op[48], in[128] = "", name[48];
+    const size_t n = strcspn(line, " ");
+
+    snprintf(op, sizeof op, "%.*s", (int)n, line);
+    graph_output(&g, "y");
+    for (const char *p = line + n; *p;) {
+        size_t length;
+
+        p += *p == ' ';
+        length = strcspn(p, " =([{");
+        snprintf(name, sizeof name, "%.*s", (int)length, p);
+        p += length;
+        if (*p == '=') {
+            p = read_attribute(p + 1, name, &a);
+            continue;
+        }
+        snprintf(in + strlen(in), sizeof in - strlen(in), "%s%s",
+                 in[0] ? " " : "", name);
+        if (strcmp(name, "-") != 0)
+            p = read_input(p, name, &g);
+    }
+    graph_node(&g, op, in, "y", &a);
+    return model_of(&g, opset);
+}
+
+TEST(test_operators)
+{
+    static const struct {
+        int opset;
+        const char *line;
+        int code;
+        const char *word;
+    } rows[] = {
+#define ROW(opset, line, code, word) {(opset), (line), (code), (word)},
+#include "tests/unit/weights/importer/operators.def"
+#undef ROW
+    };
+
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct pb_message m = model_line(rows[i].line, rows[i].opset);
+        struct infer_error err;
+        struct graph *g = NULL;
+        int rc = read_at(NULL, &m, NULL, &err, &g);
+
+        if (rc == 0)
+            rc = graph_infer_shapes(g, NULL, &err);
+        graph_free(g);
+        pb_free(&m);
+        if (rc != rows[i].code || (rc < 0 && !strstr(err.text, rows[i].word)))
+            fail_msg("opset %d, %s: %d, '%s'", rows[i].opset, rows[i].line, rc,
+                     rc < 0 ? err.text : "");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operators)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
