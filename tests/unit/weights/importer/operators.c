@@ -9,36 +9,8 @@
  *     -            an input left out
  *     axis=1  alpha=0.5  pads=[1,1]  mode='x'  scales=[0.5,1.0]
  */
-#include <ctype.h>
-
+#include "tests/unit/weights/importer/line.h"
 #include "tests/unit/weights/onnx_model.h"
-
-#define MOST 16
-
-struct list {
-    int64_t integer[MOST];
-    float real[MOST];
-    int n;
-    bool is_real;
-};
-
-/* Numbers up to the closing bracket; the text behind it. */
-static const char *read_list(const char *p, struct list *out)
-{
-    memset(out, 0, sizeof *out);
-    while (*p && !strchr("])}", *p)) {
-        char *end;
-
-        assert_true(out->n < MOST);
-        out->real[out->n] = strtof(p, &end);
-        out->integer[out->n++] = strtoll(p, NULL, 10);
-        assert_true(end > p);
-        out->is_real |= memchr(p, '.', (size_t)(end - p)) != NULL;
-        p = end + (*end == ',');
-    }
-    assert_true(*p != '\0');
-    return p + 1;
-}
 
 static const char *read_attribute(const char *p, const char *name,
                                   struct pb_message *a)
