@@ -313,9 +313,10 @@ static int transpose(struct tflite_import *im, int x, int rank, bool to_swapped)
     return tflite_dims(im, GRAPH_TRANSPOSE, x, rank, dim);
 }
 
-/* A known tensor as floats, or as integers where it is not quantised. */
-static struct constant *as_computed(struct tflite_import *im, int index,
-                                    bool raw)
+/* A known tensor as floats, or as integers where it is not quantised.  order
+ * may be NULL; *moved: the result is transposed by it. */
+static struct constant *as_computed_in(struct tflite_import *im, int index,
+                                       bool raw, const int *order, bool *moved)
 {
     const struct constant *c = im->value[index].known[0];
     struct infer_error fault;
@@ -331,13 +332,23 @@ static struct constant *as_computed(struct tflite_import *im, int index,
         return NULL; /* it was read before */
     if (tflite_is_quantised(&t))
         return tflite_dequantised(im, &t, c, raw);
+    *moved =
+        order != NULL && (!scalar_is_float(c->dtype) || c->dtype == INFER_F32);
     if (!scalar_is_float(c->dtype) || c->dtype == INFER_F32)
-        return tflite_constant_copy(im, c, NULL);
+        return tflite_constant_copy(im, c, order);
     to = tflite_constant_new(im, INFER_F32, c->rank, c->dim);
     if (to)
         scalar_convert(c->dtype, c->data, INFER_F32, to->data,
                        (size_t)constant_count(c));
     return to;
+}
+
+static struct constant *as_computed(struct tflite_import *im, int index,
+                                    bool raw)
+{
+    bool moved = false;
+
+    return as_computed_in(im, index, raw, NULL, &moved);
 }
 
 /* A known tensor with `rank` dimensions, ones in front of its own. */
@@ -636,8 +647,10 @@ int tflite_weight(struct tflite_import *im, int i, const int *order, bool raw)
     if (v->weight >= 0 && v->weight_order == order && v->weight_raw == raw)
         return v->weight;
     if (tflite_load(im, index)) {
-        c = as_computed(im, index, raw);
-        if (c && order) {
+        bool moved = false;
+
+        c = as_computed_in(im, index, raw, order, &moved);
+        if (c && order && !moved) {
             made = constant_transpose(c, order);
             constant_unref(c);
             c = made;

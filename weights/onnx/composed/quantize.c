@@ -73,6 +73,20 @@ static int as_number(struct onnx_import *im, int value)
                : value;
 }
 
+/* A zero point has the shape of its scale. */
+static void check_zero(struct onnx_import *im, const struct scaling *s)
+{
+    const int rank = compose_rank(im, s->scale);
+
+    if (im->rc < 0 || s->zero < 0)
+        return;
+    if (compose_rank(im, s->zero) != rank ||
+        (rank == 1 &&
+         compose_free_dim(im, s->zero, 0) != compose_free_dim(im, s->scale, 0)))
+        onnx_fail(im, INFER_EFORMAT,
+                  "the zero point has not the shape of the scale");
+}
+
 static int read_scaling(struct onnx_import *im, struct scaling *s)
 {
     s->block = 0;
@@ -87,6 +101,7 @@ static int read_scaling(struct onnx_import *im, struct scaling *s)
     if (s->block == 0) {
         s->scale = as_number(im, s->scale);
         s->zero = as_number(im, s->zero);
+        check_zero(im, s);
     }
     if (im->rc < 0)
         return im->rc;
