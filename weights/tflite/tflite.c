@@ -454,6 +454,9 @@ static int add_output(struct tflite_import *im, int tensor)
 
     if (rc < 0)
         return rc;
+    if (t.type == TFLITE_COMPLEX64)
+        return error_set(im->err, INFER_EUNSUPPORTED,
+                         "output %d has complex numbers", tensor);
     quantised = tflite_is_quantised(&t);
     im->first_node = im->g->n_nodes;
     v = tflite_tensor_value(im, tensor,

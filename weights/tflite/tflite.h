@@ -56,6 +56,7 @@ enum tflite_type {
     TFLITE_INT64 = 4,
     TFLITE_BOOL = 6,
     TFLITE_INT16 = 7,
+    TFLITE_COMPLEX64 = 8, /* kept as absolute values (spectrum.c) */
     TFLITE_INT8 = 9,
     TFLITE_FLOAT64 = 10
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The TensorFlow Lite reader: sequences, against cells written out here. */
+/* The TensorFlow Lite reader: sequences, against cells written out here, and
+ * spectra. */
 #include <math.h>
 
 #include "tests/unit/weights/tflite/model.h"
@@ -96,11 +97,45 @@ TEST(test_rnn)
     must_give(&m, DIMS(1, STEPS, 1), x, want);
 }
 
+/* The absolute values of a transform; nothing else of complex numbers. */
+TEST(test_spectrum)
+{
+    static const int32_t length[2] = {1, 4}, other[2] = {1, 8};
+    static const float x[4] = {1, 2, 3, 4};
+    float y[3];
+
+    for (int wrong = 0; wrong < 4; wrong++) {
+        static const char *const words[] = {
+            "", "a transform of 1x8", "complex numbers", "complex numbers"};
+        struct model m = {.n_ops = 0};
+        int v[4];
+
+        v[0] = model_float(&m, "x", DIMS(1, 1, 4), NULL);
+        v[1] = model_ints(&m, "n", DIMS(2), wrong == 1 ? other : length);
+        v[2] = model_float(&m, "c", DIMS(1, 1, 3), NULL);
+        m.tensor[v[2]].type = TFLITE_COMPLEX64;
+        v[3] = model_float(&m, "y", DIMS(1, 1, 3), NULL);
+        model_op(&m, 131, IN(v[0], v[1]), v[2]);
+        /* COMPLEX_ABS, or FLOOR. */
+        model_op(&m, wrong == 2 ? 8 : 135, IN(v[2]), v[3]);
+        model_io(&m, v[0], wrong == 3 ? v[2] : v[3]);
+        if (wrong) {
+            must_refuse(&m, INFER_EUNSUPPORTED, words[wrong]);
+            continue;
+        }
+        run_model(must_read(&m), x, DIMS(1, 1, 4), y, 3);
+        assert_true(fabsf(y[0] - 10) <= 1e-5f);
+        assert_true(fabsf(y[1] - sqrtf(8)) <= 1e-5f);
+        assert_true(fabsf(y[2] - 2) <= 1e-5f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lstm),
         cmocka_unit_test(test_rnn),
+        cmocka_unit_test(test_spectrum),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
