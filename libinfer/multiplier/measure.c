@@ -23,7 +23,7 @@ double multiplier_product(const struct multiplier *m, int a, int b)
     return ldexp(1 + (entry & 0x7fffff) / 8388608.0, entry >> 23);
 }
 
-void multiplier_measure(const struct multiplier *m,
+void multiplier_measure(const struct multiplier *m, const double *second,
                         struct multiplier_errors *out)
 {
     const int count = 1 << m->bits;
@@ -36,11 +36,12 @@ void multiplier_measure(const struct multiplier *m,
             const double exact =
                 multiplier_operand(m, a) * multiplier_operand(m, b);
             const double error = multiplier_product(m, a, b) - exact;
-            pairs++;
-            out->rate += error != 0;
-            out->mean += error;
-            out->mean_absolute += fabs(error);
-            if (fabs(error) > fabs(out->worst)) {
+            const double weight = second ? second[b] : 1;
+            pairs += weight;
+            out->rate += weight * (error != 0);
+            out->mean += weight * error;
+            out->mean_absolute += weight * fabs(error);
+            if (weight > 0 && fabs(error) > fabs(out->worst)) {
                 out->worst = error;
                 out->worst_a = a;
                 out->worst_b = b;
@@ -48,11 +49,11 @@ void multiplier_measure(const struct multiplier *m,
             if (m->table[(size_t)a << m->bits | (size_t)b] !=
                 m->table[(size_t)b << m->bits | (size_t)a])
                 out->commutative = false;
-            if (exact == 0)
+            if (exact == 0 || weight == 0)
                 continue;
-            quotients++;
-            out->mean_relative += fabs(error / exact);
-            out->relative_bias += error / fabs(exact);
+            quotients += weight;
+            out->mean_relative += weight * fabs(error / exact);
+            out->relative_bias += weight * error / fabs(exact);
             out->worst_relative =
                 fmax(out->worst_relative, fabs(error / exact));
         }

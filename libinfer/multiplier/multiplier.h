@@ -5,6 +5,7 @@
  *
  *     formulas.def, formulas.c   built-in formulas, a row each
  *     read.c, lists.c, axm.c     files, recognised by their content
+ *     significands.c             integers as significands
  *     slopes.c                   derivatives of products
  *     store.c                    in model files
  *     measure.c                  errors of a table
@@ -91,9 +92,18 @@ int multiplier_slopes(const struct multiplier *m, bool local, bool second,
 int multiplier_errors_by_columns(const struct multiplier *m,
                                  struct infer_error *err, int32_t **out);
 
-/* A formula by its name ("mitchell-7"), else a file.  A file of a formula's
- * name needs a folder before it ("./mitchell-7").  EARGUMENT: neither; EIO,
- * EFORMAT, EMEMORY.  *out: multiplier_free(). */
+/* A multiplier of floating point whose significands a table of integers
+ * multiplies: of one bit less than its operands, sign not counted.  Products
+ * outside [1, 4) count as the nearest in it.  EUNSUPPORTED: not a table of
+ * integers, or of too few bits; EMEMORY. */
+int multiplier_of_significands(const struct multiplier *from,
+                               struct infer_error *err,
+                               struct multiplier **out);
+
+/* A formula by its name ("mitchell-7"), else a file, or a file's integers as
+ * significands ("significands:FILE").  A file of a formula's name needs a
+ * folder before it ("./mitchell-7").  EARGUMENT: neither; EIO, EFORMAT,
+ * EMEMORY.  *out: multiplier_free(). */
 int multiplier_open(const char *text, struct infer_error *err,
                     struct multiplier **out);
 /* A formula.  EARGUMENT with all formulas in the text if there is none of the
@@ -123,8 +133,8 @@ int multiplier_store(const struct multiplier *m, const char *exact,
 int multiplier_stored(const struct graph *g, struct infer_error *err,
                       struct multiplier **out);
 
-/* Errors over all pairs of operands, each counted once.  Those of floating
- * point are of the product of two significands, in [1, 4). */
+/* Errors over all pairs of operands.  Those of floating point are of the
+ * product of two significands, in [1, 4). */
 struct multiplier_errors {
     double rate;          /* share of pairs with a wrong product */
     double mean;          /* bias: mean of table - exact */
@@ -136,7 +146,9 @@ struct multiplier_errors {
     double relative_bias; /* mean of (table - exact) / |exact| */
     bool commutative;
 };
-void multiplier_measure(const struct multiplier *m,
+/* second: how often a pair with each second operand counts, not all of them 0;
+ * NULL: once each. */
+void multiplier_measure(const struct multiplier *m, const double *second,
                         struct multiplier_errors *out);
 
 /* ---- the forms of files -------------------------------------------- */

@@ -67,8 +67,8 @@ int multiplier_check_float(const struct multiplier *m, struct infer_error *err)
     return error_set(
         err, INFER_EUNSUPPORTED,
         "multiplier '%s' multiplies integers of %d bits, and "
-        "training does not quantise its operands: use a table of floating "
-        "point",
+        "training does not quantise its operands: 'significands:FILE' "
+        "multiplies significands by it",
         m->name, m->bits);
 }
 
@@ -335,14 +335,37 @@ int multiplier_read(const char *path, const void *data, size_t bytes,
     return 0;
 }
 
+/* The file behind "significands:". */
+static int open_significands(const char *path, struct infer_error *err,
+                             struct multiplier **out)
+{
+    struct multiplier *integers;
+    void *data;
+    size_t bytes;
+    int rc = file_read_all(path, MAX_BYTES, err, &data, &bytes);
+
+    if (rc < 0)
+        return rc;
+    rc = multiplier_read(path, data, bytes, err, &integers);
+    free(data);
+    if (rc < 0)
+        return rc;
+    rc = multiplier_of_significands(integers, err, out);
+    multiplier_free(integers);
+    return rc;
+}
+
 int multiplier_open(const char *text, struct infer_error *err,
                     struct multiplier **out)
 {
+    static const char significands[] = "significands:";
     struct infer_error io, unknown;
     const char *help;
     void *data;
     size_t bytes;
 
+    if (strncmp(text, significands, sizeof significands - 1) == 0)
+        return open_significands(text + sizeof significands - 1, err, out);
     for (int i = 0; multiplier_formula(i, &help); i++) {
         const char *name = multiplier_formula(i, &help);
         const size_t word = strcspn(name, "MK");

@@ -210,10 +210,12 @@ static bool pack_input(struct job *j, int i, struct infer_error *err)
     return true;
 }
 
+/* pass PASSES: single terms; PASSES + 1: with operands of any exponent. */
 static bool fill_inputs(struct job *j, enum pass pass, struct infer_error *err)
 {
     struct rng rng = {j->c->id.seed + (uint64_t)j->c->id.number * PASSES +
                       (uint64_t)pass};
+    const bool single = pass >= PASSES;
 
     for (int i = 0; i < j->p->n_in; i++)
         if (kern_problem_in(j->p, i))
@@ -222,6 +224,13 @@ static bool fill_inputs(struct job *j, enum pass pass, struct infer_error *err)
     if (product_factors_of(j->p))
         data_fill_factors(j->p, pass, &rng, j->dense[PRODUCT_TABLE_IN],
                           j->dense[product_factors_in(j->p->op)]);
+    if (multiplier_in_use())
+        multiplier_fill_tables(j->p, j->dense);
+    if (single &&
+        !multiplier_fill_single(j->p, &rng, pass > PASSES, j->dense)) {
+        snprintf(err->text, sizeof(err->text), "out of memory");
+        return false;
+    }
     for (int i = 0; i < j->p->n_in; i++) {
         const struct kern_tensor *t = &j->p->in[i];
         if (!kern_problem_in(j->p, i))
@@ -391,6 +400,24 @@ static enum verdict run_pass(struct job *j, enum pass pass)
     return v == VERDICT_OK ? compare_all(j, pass) : v;
 }
 
+/* A run on single terms: bit by bit. */
+static enum verdict run_single(struct job *j, bool anywhere)
+{
+    const enum pass pass = anywhere ? PASSES + 1 : PASSES;
+    struct infer_error err = {0};
+    char text[VERIFY_TEXT];
+
+    if (!fill_inputs(j, pass, &err))
+        return fail(j, "%s", err.text);
+    if (!reference_run(&j->reference, &err))
+        return fail(j, "reference: %s", err.text);
+    if (!run_once(j, 0xff, j->result, &err))
+        return fail(j, "launch: %s", err.text);
+    if (!multiplier_compare(&j->reference, j->result[0], text))
+        return fail(j, "%s", text);
+    return check_guards(j, 0xff);
+}
+
 /* ---- in place ------------------------------------------------------ */
 
 /* The input whose place launch() lets output o take where they lie alike, -1
@@ -524,7 +551,8 @@ static enum verdict check_variant(struct check *c, const struct kern_problem *p,
         v = fail(&j, "out of memory");
     else if (!mirror(&j, &err))
         v = fail(&j, "%s", err.text);
-    const bool exact = data_is_exact(p) && !(j.exec.flags & KERN_INEXACT);
+    const bool exact = data_is_exact(p) && !(j.exec.flags & KERN_INEXACT) &&
+                       !multiplier_in_use();
     if (v == VERDICT_OK && exact) {
         v = run_pass(&j, PASS_EXACT);
         c->exact++;
@@ -591,6 +619,33 @@ static enum verdict check_threads(struct check *c, const struct kern_problem *p)
     return v;
 }
 
+/* Products of a given multiplier: on single terms bit by bit, then sums. */
+static enum verdict check_multiplier(struct check *c,
+                                     const struct kern_problem *p)
+{
+    struct kern_problem q = *p;
+    struct job j = {.c = c, .p = &q};
+    struct infer_error err = {0};
+    enum verdict v = VERDICT_OK;
+
+    if (!multiplier_single(&q) ||
+        kern_row_supports(c->row, &q, c->device, NULL) < 0)
+        return VERDICT_OK;
+    forget_aliases(&j);
+    if (!prepare(&j, 0, &err))
+        return fail(&j, "prepare() after supports(): %s", err.text);
+    if (!start(&j))
+        v = fail(&j, "out of memory");
+    else if (!mirror(&j, &err))
+        v = fail(&j, "%s", err.text);
+    for (int i = 0; v == VERDICT_OK && i < 2; i++) {
+        v = run_single(&j, i == 1);
+        c->single++;
+    }
+    free_job(&j);
+    return v;
+}
+
 /* Each problem is computed by all tiles of a row that has tiles.  Variants of
  * other rows take turns, one a problem. */
 enum verdict check_problem(struct check *c, const struct kern_problem *p)
@@ -614,5 +669,7 @@ enum verdict check_problem(struct check *c, const struct kern_problem *p)
     else
         for (int i = 0; v == VERDICT_OK && i < n; i++)
             v = check_variant(c, p, i);
+    if (v == VERDICT_OK && multiplier_in_use())
+        v = check_multiplier(c, p);
     return v == VERDICT_OK ? check_threads(c, p) : v;
 }

@@ -11,6 +11,7 @@
 #define TESTS_CHECKKERN_CHECKKERN_H
 
 #include "libinfer/device/device.h"
+#include "libinfer/multiplier/multiplier.h"
 #include "tools/verify/verify.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -150,8 +151,30 @@ struct check {
     double worst; /* largest difference / tolerance so far */
     int exact;    /* passes on integers so far, */
     int infinite; /* and on integers with infinities among them */
+    int single;   /* and on single terms */
     bool verbose;
 };
 enum verdict check_problem(struct check *c, const struct kern_problem *p);
+
+/* ---- one multiplier ------------------------------------------------ */
+
+/* All problems have this multiplier from now on (a name or a file), and those
+ * rows alone that take tables are checked. */
+bool multiplier_use(const char *name, struct infer_error *err);
+void multiplier_done(void);
+bool multiplier_in_use(void);
+/* Gives a problem that has products the multiplier; false if it has none. */
+bool multiplier_give(const struct kern_row *row, struct kern_problem *p);
+/* Fills the table and the factors. */
+void multiplier_fill_tables(const struct kern_problem *p, void *const *dense);
+/* Leaves the sums of products alone; false if the problem cannot be had. */
+bool multiplier_single(struct kern_problem *p);
+/* Operands of which each output has one product at most.  anywhere: exponents
+ * from end to end.  False: out of memory. */
+bool multiplier_fill_single(const struct kern_problem *p, struct rng *rng,
+                            bool anywhere, void *const *dense);
+/* Every bit of F32 outputs; false with the first wrong one in text. */
+bool multiplier_compare(const struct reference *t, const void *result,
+                        char text[VERIFY_TEXT]);
 
 #endif

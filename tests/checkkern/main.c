@@ -4,8 +4,7 @@
  *           [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]
  *           [--time-limit=SECONDS] [--shard=I/N] [--threads=N]
  *           [--backend=NAME] [--isa=avx512|avx2|sse41] [--random-only]
- * [--separate]
- *           [--verbose] [--list]
+ *           [--separate] [--multiplier=NAME] [--verbose] [--list]
  *
  * A row is checked on the fixed list of its operation, then on --count random
  * problems in each type that it takes: problems that it supports, drawn until
@@ -15,7 +14,8 @@
  * them and sums what they print.  --threads shares it further: on a GPU
  * threads do not wait for each other as processes do.  --separate gives every
  * buffer on a GPU an allocation of its own, for compute-sanitizer.
- * --isa narrows the rows of the CPU to vectors of that kind.
+ * --isa narrows the rows of the CPU to vectors of that kind.  --multiplier
+ * checks the rows that take tables of products with that of one multiplier.
  * Exit: 0 all agree, 1 usage, 3 a row is wrong, short or was not checked,
  * 77 no row could be checked for lack of hardware.
  */
@@ -64,7 +64,8 @@ static const char usage[] =
     "                 [--time-limit=SECONDS] [--shard=I/N] [--threads=N]\n"
     "                 [--backend=NAME] [--isa=avx512|avx2|sse41] "
     "[--random-only]\n"
-    "                 [--separate] [--verbose] [--list]\n";
+    "                 [--separate] [--multiplier=NAME] [--verbose] "
+    "[--list]\n";
 
 static double now(void)
 {
@@ -176,6 +177,12 @@ static bool parse(struct options *o, const char *arg)
         return (o->backend = v) != NULL;
     if ((v = value_of(arg, "--isa")))
         return limit_isa(v);
+    if ((v = value_of(arg, "--multiplier"))) {
+        struct infer_error err = {0};
+        if (!multiplier_use(v, &err))
+            fprintf(stderr, "checkkern: %s\n", err.text);
+        return multiplier_in_use();
+    }
     if ((v = value_of(arg, "--seed")) && parse_number(v, &n)) {
         o->seed = n;
         return true;
@@ -253,7 +260,8 @@ static enum verdict check_one(const struct options *o, struct check *c,
     char line[512];
 
     problem_make(c->row, &c->id, &p);
-    if (kern_problem_flops(&p) > max_flops)
+    if (kern_problem_flops(&p) > max_flops ||
+        (multiplier_in_use() && !multiplier_give(c->row, &p)))
         return VERDICT_REFUSED;
     if (o->verbose)
         printf("  %d.%d %s\n", c->id.number, c->id.draw,
@@ -286,7 +294,7 @@ struct job {
     int place;
     int done; /* threads */
     struct tally listed, random[INFER_DTYPE_COUNT];
-    int exact, infinite;
+    int exact, infinite, single;
     double worst;
 };
 
@@ -397,6 +405,7 @@ static void check_share(struct worker *w, struct job *j, struct check *c,
     }
     out->exact = c->exact;
     out->infinite = c->infinite;
+    out->single = c->single;
     out->worst = c->worst;
 }
 
@@ -437,14 +446,19 @@ static void print_row(const struct options *o, const struct job *j,
     const bool is_short = random.checked + random.failed < random.asked ||
                           (checked + failed == 0 && o->shards == 1);
 
+    const char *verdict = failed ? "not ok" : is_short ? "short" : "ok";
+    char passes[128];
+    if (multiplier_in_use())
+        snprintf(passes, sizeof(passes), "%d passes on single terms",
+                 j->single);
+    else
+        snprintf(passes, sizeof(passes), "%d on integers, %d with infinities",
+                 j->exact, j->infinite);
     if (checked + failed > 0 || is_short)
-        printf("%s %s: %d listed, at random%s; %d on integers, %d with "
-               "infinities, worst %.2g of the tolerance\n",
-               failed     ? "not ok"
-               : is_short ? "short"
-                          : "ok",
-               j->row->name, j->listed.checked, text[0] ? text : " none",
-               j->exact, j->infinite, j->worst);
+        printf("%s %s: %d listed, at random%s; %s, worst %.2g of the "
+               "tolerance\n",
+               verdict, j->row->name, j->listed.checked,
+               text[0] ? text : " none", passes, j->worst);
     fflush(stdout);
     all->checked += checked;
     all->failed += failed;
@@ -461,6 +475,7 @@ static void add_findings(struct run *r, struct job *j, const struct job *mine)
         add(&j->random[i], &mine->random[i]);
     j->exact += mine->exact;
     j->infinite += mine->infinite;
+    j->single += mine->single;
     j->worst = fmax(j->worst, mine->worst);
     if (++j->done == r->o->threads)
         print_row(r->o, j, &r->t);
@@ -672,5 +687,7 @@ int main(int argc, char **argv)
         list(&o);
         return 0;
     }
-    return run(&o);
+    const int code = run(&o);
+    multiplier_done();
+    return code;
 }

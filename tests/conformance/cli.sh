@@ -341,6 +341,27 @@ rm "$dir/mbm.axm"
 awk 'BEGIN { for (a = 0; a < 16; a++) for (b = 0; b < 16; b++) print a * b }' \
     >"$dir/four.txt"
 expect 0 'unsigned integers of 4 bits (text)' "$kbench" multiplier "$dir/four.txt"
+cat >"$dir/own.c" <<'END'
+#include <math.h>
+const char multiplier_kind[] = "float";
+const int multiplier_bits = 3;
+double multiplier_product(double a, double b)
+{
+    const double step = a * b < 2 ? 8 : 4;
+    return floor(a * b * step) / step;
+}
+END
+crc=$("$kbench" multiplier truncated-3 | sed -n 's/.*CRC-32 //p')
+expect 0 "own: .* 3 mantissa bits (C function), .* CRC-32 $crc" "$kbench" \
+    multiplier "$dir/own.c" --html="$dir/own.html" --model="$model"
+expect 0 'weighted by the weights of' cat "$dir/own.html"
+expect 1 '^0$' sh -c "ls -d ${TMPDIR:-/tmp}/multiplier-* 2>/dev/null |
+    xargs -r ls 2>/dev/null | grep -c generate"
+sed -i 's/"float"/"fixed"/' "$dir/own.c"
+expect 2 "multiplier_kind is 'fixed'" "$kbench" multiplier "$dir/own.c"
+echo 'int multiplier_product = ' >"$dir/own.c"
+expect 2 'cc ends with status 1' env CC= "$kbench" multiplier "$dir/own.c"
+rm "$dir/own.c" "$dir/own.html"
 # ---- infer: multipliers
 digit=$src/samples/digits/images/7.png
 expect 0 'conv_fprop_f32_cpu_table' "$here/infer" -m "$model" --profile \

@@ -168,6 +168,12 @@ for csv in "$dir/before.csv" "$dir/study/study.csv"; do
     grep -m 1 '"exact"' "$csv" | cut -d , -f 1-6 >"$csv.exact"
 done
 same "$dir/before.csv.exact" "$dir/study/study.csv.exact"
+# A run that diverged is a result without figures.
+sed -i 's/"val_accuracy":.*/"diverged": true,/;/val_loss/d' \
+    "$dir/study/1-tiny-mbm-5-all-2.json"
+expect 0 'tiny | mbm-5 | all | 1 (1 diverged) | ' $study
+expect 0 '^"tiny","mbm-5",all,2,diverged,,' cat "$dir/study/study.csv"
+expect 0 '^17$' grep -c circle "$dir/study/study.svg"
 sed -i 's/directions": \["all"/directions": ["sideways"/' "$dir/study.json"
 expect 2 "direction 'sideways'" $study
 echo '{"networks": []}' >"$dir/study.json"

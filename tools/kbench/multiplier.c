@@ -7,6 +7,9 @@
 #include "kernels/base/error.h"
 #include "libinfer/multiplier/multiplier.h"
 #include "tools/kbench/kbench.h"
+#include "tools/kbench/multiplier_report.h"
+#include "tools/multiplier_source.h"
+#include "weights/weights.h"
 
 static const char usage[] =
     "usage: kbench multiplier FILE|NAME... [options]\n"
@@ -15,16 +18,29 @@ static const char usage[] =
     "a\n"
     "table of ApproxTrain (NAME_m.bin), TFApprox (131072 bytes), AdaPT (a C\n"
     "array), ApproxTorch (rows of text) or of --axm; a name is one of --list.\n"
-    "Operands of floating point count as their significands, 1 <= v < 2.\n";
+    "Operands of floating point count as their significands, 1 <= v < 2.  A\n"
+    "name \"*.c\" is compiled (doc/multipliers.md).\n";
 
 struct request {
-    const char *axm;
+    const char *axm, *html, *model;
     bool list;
+};
+
+/* What reports need beside the request. */
+struct reporting {
+    const struct graph *graph; /* of --model, or NULL */
+    cJSON *all;
+    FILE *page; /* NULL: none */
 };
 
 static const struct cli_option options[] = {
     {"axm", 0, CLI_TEXT, "FILE", "write the table of the only multiplier",
      CLI_FIELD(struct request, axm)},
+    {"html", 0, CLI_TEXT, "FILE", "a page with a map of the errors",
+     CLI_FIELD(struct request, html)},
+    {"model", 0, CLI_TEXT, "FILE",
+     "second operands count as often as this network's weights have them",
+     CLI_FIELD(struct request, model)},
     {"list", 0, CLI_FLAG, NULL, "built-in multipliers",
      CLI_FIELD(struct request, list)},
     {NULL}};
@@ -105,22 +121,59 @@ static int list_formulas(void)
 
 /* Reports one multiplier and writes it if asked. */
 static int report(const struct cli *cli, const struct request *r,
-                  const char *text, cJSON *all, struct infer_error *err)
+                  const char *text, const struct reporting *to,
+                  struct infer_error *err)
 {
     struct multiplier_errors e;
     struct multiplier *m = NULL;
-    int rc = multiplier_open(text, err, &m);
+    double *second = NULL;
+    int rc = tool_open_multiplier(text, err, &m);
 
-    if (rc < 0)
+    if (rc == 0 && to->graph)
+        rc = kb_multiplier_count(m, to->graph, err, &second);
+    if (rc < 0) {
+        multiplier_free(m);
         return rc;
-    multiplier_measure(m, &e);
+    }
+    multiplier_measure(m, second, &e);
     if (!cli->json)
         print(m, &e);
-    else if (!cJSON_AddItemToArray(all, json_of(m, &e)))
+    else if (!cJSON_AddItemToArray(to->all, json_of(m, &e)))
         cli_lose_output();
+    if (to->page)
+        kb_multiplier_put(to->page, m, &e, r->model);
     if (r->axm)
         rc = multiplier_write(m, r->axm, err);
+    free(second);
     multiplier_free(m);
+    return rc;
+}
+
+/* Reports them all; the page is written last. */
+static int report_all(const struct cli *cli, const struct request *r,
+                      char *const *text, int count, struct reporting *to,
+                      struct infer_error *err)
+{
+    struct file_part part = {0};
+    char *page = NULL;
+    int rc = 0;
+
+    if (r->html)
+        to->page = open_memstream(&page, &part.bytes);
+    if (r->html && !to->page)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    if (to->page)
+        kb_multiplier_begin(to->page);
+    for (int i = 0; rc == 0 && i < count; i++)
+        rc = report(cli, r, text[i], to, err);
+    if (to->page)
+        kb_multiplier_end(to->page);
+    if (to->page && fclose(to->page) != 0 && rc == 0)
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    part.data = page;
+    if (rc == 0 && r->html)
+        rc = cli_write_file(r->html, &part, 1, err);
+    free(page);
     return rc;
 }
 
@@ -151,14 +204,25 @@ int kb_multiplier(int argc, char **argv)
         return CLI_USAGE;
     if (r.list)
         return list_formulas();
-    cJSON *all = cli.json ? cJSON_CreateArray() : NULL;
-    for (int i = 1; rc == 0 && i < count; i++)
-        rc = report(&cli, &r, argv[i], all, &err);
+    struct weights_network network = {0};
+    struct weights_options read;
+    struct reporting to = {.all = cli.json ? cJSON_CreateArray() : NULL};
+    if (r.model) {
+        weights_options_init(&read);
+        rc = weights_network_open(r.model, &read, &err, &network);
+        if (rc == 0 && !network.graph)
+            rc = error_set(&err, INFER_EUNSUPPORTED, "%s: has no network",
+                           r.model);
+        to.graph = network.graph;
+    }
+    if (rc == 0)
+        rc = report_all(&cli, &r, argv + 1, count - 1, &to, &err);
+    weights_network_close(&network);
     if (rc < 0) {
-        cJSON_Delete(all);
+        cJSON_Delete(to.all);
         return cli_fail(&cli, &err);
     }
     if (cli.json)
-        cli_print_json(all, false);
+        cli_print_json(to.all, false);
     return CLI_OK;
 }

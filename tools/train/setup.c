@@ -8,6 +8,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/file_write.h"
 #include "kernels/base/text.h"
+#include "tools/multiplier_source.h"
 #include "tools/train/network.h"
 #include "weights/arch.h"
 
@@ -49,7 +50,7 @@ static int open_multipliers(struct train_run *r, struct infer_error *err)
 
         if (!text || strcmp(text, "exact") == 0)
             continue;
-        rc = multiplier_open(text, err, &r->multiplier[s]);
+        rc = tool_open_multiplier(text, err, &r->multiplier[s]);
         if (rc == 0)
             rc = multiplier_check_float(r->multiplier[s], err);
     }

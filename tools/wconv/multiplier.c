@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "libinfer/multiplier/multiplier.h"
+#include "tools/multiplier_source.h"
 #include "tools/wconv/wconv.h"
 
 int wconv_store_multiplier(const struct wconv_request *request, struct graph *g,
@@ -19,7 +19,7 @@ int wconv_store_multiplier(const struct wconv_request *request, struct graph *g,
         graph_set_multiplier(g, NULL);
         rc = 0;
     } else if (request->multiplier) {
-        rc = multiplier_open(request->multiplier, err, &m);
+        rc = tool_open_multiplier(request->multiplier, err, &m);
     } else {
         rc = multiplier_stored(g, err, &m);
         if (m && !exact)

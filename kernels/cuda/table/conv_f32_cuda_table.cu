@@ -11,8 +11,8 @@
  * reads from a table in shared memory.
  *
  * Layers of one group with many outputs are prepared in the workspace and
- * multiplied by packed.cuh; tile.cuh then has what is left: other layers, and
- * operands that are not plain.
+ * multiplied by packed.cuh, or by pairs.cuh if the products are sums; tile.cuh
+ * then has what is left: other layers, and operands that are not plain.
  *
  * The workspace holds the facts, then the sums of splits, or what
  * packed_plan.cuh puts there.
@@ -31,7 +31,7 @@ struct schedule {
     size_t room; /* bytes of shared memory for the table */
     int column_blocks, scalar_blocks, splits, split_terms, blocks;
     int multiprocessors;
-    struct packed_plan packed;
+    struct packed_plan packed, pairs;
 };
 
 typedef void tile_function(const struct tile_args);
@@ -215,8 +215,11 @@ static int launch_unless(const struct kern_exec *e,
                        unless, err);
     a.rough_alone = s->packed.used && !unless;
     if (rc == 0 && a.rough_alone)
-        rc = packed_launch(&e->problem, args, &s->packed, s->multiprocessors,
-                           err);
+        rc = packed_launch(&e->problem, args, &s->packed, s->pairs.used,
+                           s->multiprocessors, err);
+    if (rc == 0 && a.rough_alone && s->pairs.used)
+        rc = packed_launch(&e->problem, args, &s->pairs, true,
+                           s->multiprocessors, err);
     if (rc == 0)
         rc = launch_chained(shapes[s->shape].kernel, dim3((unsigned)s->blocks),
                             dim3(TILE_THREADS),
@@ -263,11 +266,15 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
         e->workspace += (size_t)s->splits * g.groups * g.scalars * g.columns() *
                         sizeof(float);
     s->multiprocessors = conv_multiprocessors(d);
-    packed_plan_for(&e->problem, d,
-                    product_table_bits_of(product_table_of(&e->problem)), FACTS,
-                    &s->packed);
-    if (s->packed.used && e->workspace < s->packed.bytes)
-        e->workspace = s->packed.bytes;
+    const int m = product_table_bits_of(product_table_of(&e->problem));
+    packed_plan_for(&e->problem, d, m, FACTS, false, &s->packed);
+    if (s->packed.used) {
+        packed_plan_for(&e->problem, d, m, FACTS, true, &s->pairs);
+        const size_t one = s->packed.bytes, other = s->pairs.bytes;
+        const size_t bytes = s->pairs.used && other > one ? other : one;
+        if (e->workspace < bytes)
+            e->workspace = bytes;
+    }
     return 0;
 }
 

@@ -94,6 +94,12 @@ static __device__ __forceinline__ float table_power(int e)
 
 /* ---- rules from facts ---------------------------------------------- */
 
+/* Mitchell's; exact products are none, though of 1 bit both are the same. */
+static __device__ __forceinline__ bool table_is_sum(const struct table_facts &f)
+{
+    return f.cut_least + f.cut_below_24 > 24 && !f.wrong_sum;
+}
+
 static __device__ enum table_engine table_choose(const struct table_facts &f,
                                                  int m, size_t room)
 {
@@ -101,7 +107,7 @@ static __device__ enum table_engine table_choose(const struct table_facts &f,
 
     if (f.cut_least + f.cut_below_24 <= 24)
         return TABLE_PRODUCT;
-    if (!f.wrong_sum)
+    if (table_is_sum(f))
         return TABLE_SUM;
     if (!f.wrong_sum_add)
         return TABLE_SUM_ADD;
@@ -148,8 +154,15 @@ static __device__ struct table_rules table_rules_of(const struct table_facts &f,
     r.x_least = (uint32_t)max(least, max(1, 1 - r.x_scale));
     /* It does not overflow, carry included. */
     r.x_most = (uint32_t)max(0, min(254, 254 + 127 - 1 - w_top));
-    /* Where a product can be other than zero or infinity the shift is from
-     * -156 to 225; beyond that any factor does. */
+    /* Where products may be above 2^98 none are scaled down, which would lose
+     * small ones: all but zeros are multiplied one by one. */
+    if (r.x_scale + r.w_scale < 0) {
+        r.x_scale = r.w_scale = 0;
+        r.x_least = r.w_least = 255;
+        r.x_most = 0;
+    }
+    /* Where a product can be other than zero the shift is 225 at most; beyond
+     * that any factor does. */
     const int shift = min(r.x_scale + r.w_scale, 250);
     r.scale[0] = table_power(shift / 2);
     r.scale[1] = table_power(shift - shift / 2);

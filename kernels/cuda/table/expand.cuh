@@ -60,10 +60,14 @@ struct expand_range {
             top = max(top, __shfl_xor_sync(~0u, top, step));
             below_255 = max(below_255, __shfl_xor_sync(~0u, below_255, step));
         }
-        if (threadIdx.x % 32 == 0 && top != 0) {
+        /* Most warps find nothing that is not known: thousands of atomic
+         * operations on one address would take longer than the rest. */
+        if (threadIdx.x % 32 != 0)
+            return;
+        if (top > __ldcg(&all->top))
             atomicMax(&all->top, top);
+        if (below_255 > __ldcg(&all->below_255))
             atomicMax(&all->below_255, below_255);
-        }
     }
 };
 

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernel of products by a table for layers of one group and many scalars
- * (geometry.cuh): operands are prepared once, so that loading a tile is
- * copying.
- *
- * Prepared (engine.cuh), in the workspace:
- *   x'      with its zero padding, so that no pixel is outside
- *   w       (first, power) of each term and scalar, rows of terms, scalars
- *           padded to whole tiles, terms to whole chunks, with zeros
- *   place   of each term: its offset in x', relative to that of a column
- * An element of x' of a column and a term is at the sum of their offsets.
+ * (geometry.cuh): operands are prepared once (packed_prepare.cuh), so that
+ * loading a tile is copying.
  *
  * A block of 256 threads computes tiles of 32 LANE columns times 64 scalars; a
  * lane has LANE columns, a warp 8 scalars, so that all lanes of a warp multiply
@@ -27,127 +20,10 @@
 #define KERNELS_CUDA_TABLE_PACKED_CUH
 
 #include "kernels/cuda/element.cuh"
-#include "kernels/cuda/table/engine.cuh"
+#include "kernels/cuda/table/packed_prepare.cuh"
 #include "kernels/cuda/table/tile.cuh"
 
-#define PACKED_THREADS 256
-#define PACKED_SCALARS 64 /* of a tile */
-#define PACKED_TERMS   16 /* of a chunk */
-#define PACKED_STAGES  3
-
-/* ---- preparing ----------------------------------------------------- */
-
-/* One axis of taps and of pixels in x'. */
-struct packed_axis {
-    int extent, pad; /* of x, and zeros before it in x' */
-    int padded;      /* extent of x' */
-};
-
-/* x' is [n][h][w][c] in any order: strides of it and of x. */
-struct packed_x_args {
-    const uint32_t *x;
-    uint32_t *to;
-    int64_t from_stride[4]; /* n, h, w, c */
-    struct fast_div by[3];  /* of x' from the innermost dimension on */
-    int order[4];           /* which dimension that is */
-    int64_t count;
-    struct packed_axis h, w;
-};
-
-/* Rows of terms: up to 4 dimensions, the innermost last, and scalars. */
-struct packed_w_args {
-    const uint32_t *w;
-    uint2 *to;
-    int terms, scalars, pitch; /* pitch: scalars with padding */
-    int64_t rows;              /* terms with padding */
-    struct fast_div by_pitch, by[3];
-    int64_t stride[4], scalar_stride;
-    /* Offsets of the terms in x'. */
-    int place_stride[4];
-    int *place;
-};
-
-struct packed_prepare_args {
-    struct packed_x_args x;
-    struct packed_w_args w;
-    const uint32_t *table;
-    struct table_facts *facts;
-    int m;
-    size_t room;
-    int64_t column; /* of the table, if the engine reads it in memory */
-};
-
-static __device__ __forceinline__ bool
-packed_x(const struct packed_x_args &a, const struct table_rules &r, int64_t i)
-{
-    uint32_t at[4], rest = (uint32_t)i;
-
-    for (int d = 0; d < 3; d++)
-        rest = a.by[d].divmod(rest, &at[a.order[d]]);
-    at[a.order[3]] = rest;
-    const int h = (int)at[1] - a.h.pad, w = (int)at[2] - a.w.pad;
-    uint32_t v = 0;
-    if ((unsigned)h < (unsigned)a.h.extent &&
-        (unsigned)w < (unsigned)a.w.extent)
-        v = a.x[at[0] * a.from_stride[0] + h * a.from_stride[1] +
-                w * a.from_stride[2] + at[3] * a.from_stride[3]];
-    a.to[i] = table_take_x(r, v);
-    return table_x_is_plain(r, v);
-}
-
-static __device__ __forceinline__ bool packed_w(const struct packed_w_args &a,
-                                                const struct table_rules &r,
-                                                uint32_t step, int64_t i)
-{
-    uint32_t scalar, at[4], rest;
-    const uint32_t term = a.by_pitch.divmod((uint32_t)i, &scalar);
-
-    if (term >= (uint32_t)a.terms || scalar >= (uint32_t)a.scalars) {
-        a.to[i] = make_uint2(table_take_w(r, 0, step).x, 0);
-        if (scalar == 0 && term >= (uint32_t)a.terms)
-            a.place[term] = 0;
-        return true;
-    }
-    rest = term;
-    for (int d = 3; d > 0; d--)
-        rest = a.by[3 - d].divmod(rest, &at[d]);
-    at[0] = rest;
-    int64_t from = scalar * a.scalar_stride;
-    int place = 0;
-    for (int d = 0; d < 4; d++) {
-        from += at[d] * a.stride[d];
-        place += (int)at[d] * a.place_stride[d];
-    }
-    if (scalar == 0)
-        a.place[term] = place;
-    const uint32_t v = a.w[from];
-    a.to[i] = table_take_w(r, v, step);
-    return table_w_is_plain(r, v);
-}
-
-/* Prepares both operands; marks facts.rough where one is not plain. */
-static __global__ void __launch_bounds__(PACKED_THREADS)
-    packed_prepare(const __grid_constant__ struct packed_prepare_args a)
-{
-    __shared__ struct table_rules rules;
-    const int64_t grid = (int64_t)gridDim.x * PACKED_THREADS;
-    const int64_t count = a.w.rows * a.w.pitch;
-    bool plain = true;
-
-    launch_wait();
-    if (threadIdx.x == 0)
-        rules = table_rules_of(*a.facts, a.m, a.room, a.table[0]);
-    __syncthreads();
-    const uint32_t step = table_row_step(rules, a.column);
-    int64_t i = blockIdx.x * (int64_t)PACKED_THREADS + threadIdx.x;
-    for (; i < a.x.count; i += grid)
-        plain = packed_x(a.x, rules, i) && plain;
-    for (i -= a.x.count; i < count; i += grid)
-        if (i >= 0)
-            plain = packed_w(a.w, rules, step, i) && plain;
-    if (!plain)
-        a.facts->rough = 1;
-}
+#define PACKED_STAGES 3
 
 /* ---- the product --------------------------------------------------- */
 
@@ -167,7 +43,12 @@ struct packed_args {
     int64_t tasks;
     /* The output of a column: dimensions as above; then of a scalar. */
     int64_t y_stride[4], y_scalar, r_stride[4], r_scalar;
-    float *parts; /* [splits][scalars][columns], or NULL */
+    float *parts;  /* [splits][scalars][columns], or NULL */
+    bool plain;    /* neither bias nor residual nor activation */
+    bool fours;    /* plain, and 4 scalars can be stored at a time */
+    bool twos;     /* the same of 2 */
+    bool pairs;    /* pairs.cuh computes sums */
+    bool of_pairs; /* these are its arguments */
     enum infer_dtype bias_type;
     int64_t bias_step;
     struct kern_epilogue epilogue;
@@ -357,25 +238,64 @@ packed_run(const struct packed_args &a, const struct packed_task &t,
 
 /* ---- results ------------------------------------------------------- */
 
-static __device__ __noinline__ void packed_finish(const struct packed_args &a,
-                                                  int column, int k, float sum)
+/* Offsets of a column's outputs in y and in the residual. */
+struct packed_place {
+    int64_t y, r;
+};
+
+static __device__ __forceinline__ struct packed_place
+packed_place_of(const struct packed_args &a, int column)
 {
     uint32_t at, rest = (uint32_t)column;
-    int64_t y = k * a.y_scalar, from = k * a.r_scalar;
-    float r = 0;
+    struct packed_place p = {};
 
+#pragma unroll
     for (int d = 0; d < 3; d++) {
         rest = a.by[d].divmod(rest, &at);
-        y += at * a.y_stride[d];
-        from += at * a.r_stride[d];
+        p.y += at * a.y_stride[d];
+        p.r += at * a.r_stride[d];
     }
-    y += rest * a.y_stride[3];
-    from += rest * a.r_stride[3];
+    p.y += rest * a.y_stride[3];
+    p.r += rest * a.r_stride[3];
+    return p;
+}
+
+static __device__ __noinline__ void packed_finish(const struct packed_args &a,
+                                                  struct packed_place p, int k,
+                                                  float sum)
+{
+    float r = 0;
+
     if (a.bias_type != INFER_NONE)
         sum += (float)load_any(a.bias_type, a.bias, k * a.bias_step);
     if (a.residual)
-        r = a.residual[from];
-    a.y[y] = apply_epilogue(a.epilogue, sum, r);
+        r = a.residual[p.r + k * a.r_scalar];
+    a.y[p.y + k * a.y_scalar] = apply_epilogue(a.epilogue, sum, r);
+}
+
+/* Stores the sums of one column, scalars k to k + 7. */
+static __device__ __forceinline__ void packed_store(const struct packed_args &a,
+                                                    int column, int k,
+                                                    const float (&v)[8])
+{
+    const struct packed_place p = packed_place_of(a, column);
+    const int n = min(8, a.scalars - k);
+
+    if (a.fours && n == 8) {
+        float4 *to = reinterpret_cast<float4 *>(a.y + p.y + k);
+        to[0] = make_float4(v[0], v[1], v[2], v[3]);
+        to[1] = make_float4(v[4], v[5], v[6], v[7]);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        if (j >= n)
+            continue;
+        if (a.plain)
+            a.y[p.y + (k + j) * a.y_scalar] = v[j];
+        else
+            packed_finish(a, p, k + j, v[j]);
+    }
 }
 
 template <int LANE>
@@ -383,25 +303,26 @@ static __device__ __forceinline__ void
 packed_results(const struct packed_args &a, const struct packed_task &t,
                const struct table_rules &r, float (&sum)[8][LANE])
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, k = t.scalar + threadIdx.x / 32 * 8;
 
 #pragma unroll
-    for (int j = 0; j < 8; j++) {
-        const int k = t.scalar + warp * 8 + j;
-        if (k >= a.scalars)
+    for (int i = 0; i < LANE; i++) {
+        const int column = t.column + i / 4 * 128 + lane * 4 + i % 4;
+        float v[8];
+        if (column >= a.columns)
             continue;
 #pragma unroll
-        for (int i = 0; i < LANE; i++) {
-            const int column = t.column + i / 4 * 128 + lane * 4 + i % 4;
-            const float v = sum[j][i] * r.unscale[0] * r.unscale[1];
-            if (column >= a.columns)
-                continue;
-            if (a.parts)
-                a.parts[((int64_t)t.split * a.scalars + k) * a.columns +
-                        column] = v;
-            else
-                packed_finish(a, column, k, v);
+        for (int j = 0; j < 8; j++)
+            v[j] = sum[j][i] * r.unscale[0] * r.unscale[1];
+        if (!a.parts) {
+            packed_store(a, column, k, v);
+            continue;
         }
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            if (k + j < a.scalars)
+                a.parts[((int64_t)t.split * a.scalars + k + j) * a.columns +
+                        column] = v[j];
     }
 }
 
@@ -427,14 +348,15 @@ static __global__ void __launch_bounds__(PACKED_THREADS)
     const int64_t count = (int64_t)a.scalars * a.columns;
 
     launch_wait();
-    if (a.facts->rough)
+    if (a.facts->rough || packed_is_pairs(*a.facts, a.pairs) != a.of_pairs)
         return;
     for (int64_t i = blockIdx.x * (int64_t)PACKED_THREADS + threadIdx.x;
          i < count; i += (int64_t)gridDim.x * PACKED_THREADS) {
         float sum = 0;
         for (int s = 0; s < a.splits; s++)
             sum += a.parts[s * count + i];
-        packed_finish(a, (int)(i % a.columns), (int)(i / a.columns), sum);
+        packed_finish(a, packed_place_of(a, (int)(i % a.columns)),
+                      (int)(i / a.columns), sum);
     }
 }
 
@@ -450,7 +372,7 @@ static __global__ void __launch_bounds__(PACKED_THREADS, 2)
     const uint32_t mask = (1u << a.m) - 1;
 
     launch_wait();
-    if (a.facts->rough)
+    if (a.facts->rough || packed_is_pairs(*a.facts, a.pairs))
         return;
     if (threadIdx.x == 0)
         s->rules = table_rules_of(*a.facts, a.m, a.room, a.table[0]);

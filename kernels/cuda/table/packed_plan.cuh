@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host's side of packed.cuh: which problems it takes, where operands lie in
- * the workspace, and how terms are split over blocks. */
+/* The host's side of packed.cuh and pairs.cuh: which problems they take, where
+ * operands lie in the workspace, and how terms are split over blocks.  The
+ * plans of both share the workspace, as one of them runs. */
 #ifndef KERNELS_CUDA_TABLE_PACKED_PLAN_CUH
 #define KERNELS_CUDA_TABLE_PACKED_PLAN_CUH
 
 #include "kernels/cuda/table/packed.cuh"
+#include "kernels/cuda/table/pairs.cuh"
 #include "kernels/cuda/table/phase.cuh"
 
 /* Fewer scalars leave most of a tile empty. */
@@ -30,10 +32,16 @@ struct packed_part {
 
 struct packed_plan {
     bool used;
+    bool pairs; /* a plan for pairs.cuh; terms and x' count pairs */
     int lane, scalars, scalar_blocks;
     size_t room;
     int64_t x_count; /* of x' */
     bool too_large;  /* x' */
+    /* Of pairs: of images or of channels, how many there are, from an element
+     * to its partner. */
+    bool by_images;
+    int pair_extent;
+    int64_t pair_x, pair_w;
     struct packed_axis h, w;
     int64_t from_stride[4];  /* of x: n, h, w, c */
     int order[4], extent[4]; /* of x', innermost first */
@@ -93,6 +101,20 @@ static inline void packed_window_strides(const struct kern_tensor *w,
     window[1] = w->rank > 2 ? (int)w->dim[w->rank - 1] : 1;
 }
 
+/* Joins the elements of dimension dim of x in pairs; *extent: its elements,
+ * then pairs; *w: the stride of w along it. */
+static inline void packed_join_pairs(struct packed_plan *s, int dim,
+                                     int *extent, int64_t *w)
+{
+    s->by_images = dim == 0;
+    s->pair_extent = *extent;
+    s->pair_x = s->from_stride[dim];
+    s->pair_w = *w;
+    s->from_stride[dim] *= 2;
+    *w *= 2;
+    *extent = (*extent + 1) / 2;
+}
+
 /* A convolution, its transpose or a dense layer. */
 static inline void packed_read_conv(const struct kern_problem *p,
                                     struct packed_plan *s)
@@ -110,7 +132,10 @@ static inline void packed_read_conv(const struct kern_problem *p,
         table_read_strides(p, r, more, dim);
     packed_window_strides(w, tap, window);
     s->scalars = (int)w->dim[transposed ? 1 : 0];
-    const int channels = (int)w->dim[transposed ? 0 : 1];
+    int channels = (int)w->dim[transposed ? 0 : 1];
+    int64_t w_channel = w->stride[transposed ? 0 : 1];
+    if (s->pairs)
+        packed_join_pairs(s, 3, &channels, &w_channel);
     for (int i = 0; i < s->parts; i++) {
         const struct conv_geometry *g = &phase[i].g;
         packed_pad(&s->h, g->h, g->p, g->r, g->stride_h, g->dilation_h,
@@ -141,7 +166,7 @@ static inline void packed_read_conv(const struct kern_problem *p,
         t->term_extent[0] = channels;
         t->term_extent[1] = packed_max(g->s, 1);
         t->term_extent[2] = packed_max(g->r, 1);
-        t->w_stride[3] = w->stride[transposed ? 0 : 1];
+        t->w_stride[3] = w_channel;
         t->w_stride[2] = f->tap_w * tap[1];
         t->w_stride[1] = f->tap_h / window[1] * tap[0];
         t->w_from = f->tap / window[1] * tap[0] + f->tap % window[1] * tap[1];
@@ -183,11 +208,14 @@ static inline void packed_read_wgrad(const struct kern_problem *p,
                a.dilation[1], a.pad[1]);
     s->h.padded += s->h.pad;
     s->w.padded += s->w.pad;
-    packed_layout(s, true, (int)in[0], channels, stride);
+    int images = (int)in[0];
+    if (s->pairs)
+        packed_join_pairs(s, 0, &images, &dy[0]);
+    packed_layout(s, true, images, channels, stride);
     s->w_scalar = dy[3];
     s->y_scalar = dw->stride[0];
     s->r_scalar = r ? r->stride[0] : 0;
-    t->terms = (int)(out[0] * out[1] * out[2]);
+    t->terms = images * (int)(out[1] * out[2]);
     t->columns = window[0] * window[1] * channels;
     t->extent[0] = channels;
     t->extent[1] = window[1];
@@ -238,9 +266,10 @@ static inline bool packed_fits(const struct kern_problem *p)
     return table_check_attributes(&q, NULL) == 0 && pixels < 2e9;
 }
 
-/* Splits the chunks of a part; as split() of conv_f32_cuda_table.cu. */
+/* Splits the chunks of a part; as split() of conv_f32_cuda_table.cu.  most:
+ * terms that are added one by one. */
 static inline void packed_split(struct packed_part *t, int scalar_blocks,
-                                int columns, int slots)
+                                int columns, int slots, int most)
 {
     const int64_t tiles =
         (int64_t)conv_ceil_div(t->columns, columns) * scalar_blocks;
@@ -250,7 +279,7 @@ static inline void packed_split(struct packed_part *t, int scalar_blocks,
     t->column_blocks = conv_ceil_div(t->columns, columns);
     t->splits = 1;
     t->split_chunks = t->chunks;
-    for (int n = conv_ceil_div(t->terms, 16384); n <= t->chunks; n++) {
+    for (int n = conv_ceil_div(t->terms, most); n <= t->chunks; n++) {
         if (n < 1)
             continue;
         const int each = conv_ceil_div(t->chunks, n);
@@ -268,14 +297,13 @@ static inline void packed_split(struct packed_part *t, int scalar_blocks,
     }
 }
 
-template <int LANE> static size_t packed_bytes(void)
+static inline size_t packed_shared_bytes(const struct packed_plan *s)
 {
-    return sizeof(struct packed_shared<LANE>);
-}
-
-static inline size_t packed_shared_bytes(int lane)
-{
-    return lane == 8 ? packed_bytes<8>() : packed_bytes<4>();
+    if (s->pairs)
+        return s->lane == 8 ? sizeof(struct pairs_shared<8>)
+                            : sizeof(struct pairs_shared<4>);
+    return s->lane == 8 ? sizeof(struct packed_shared<8>)
+                        : sizeof(struct packed_shared<4>);
 }
 
 /* Columns that a lane has: 8, unless tiles of 128 columns leave fewer empty. */
@@ -294,11 +322,13 @@ static inline int packed_lane(const struct packed_plan *s)
  * bytes of the workspace that are taken. */
 static inline void packed_plan_for(const struct kern_problem *p,
                                    const struct kern_device *d, int m,
-                                   size_t begin, struct packed_plan *s)
+                                   size_t begin, bool pairs,
+                                   struct packed_plan *s)
 {
     memset(s, 0, sizeof *s);
-    if (d->sm < 80 || !packed_fits(p))
+    if (d->sm < 80 || !packed_fits(p) || (pairs && m > 7))
         return;
+    s->pairs = pairs;
     if (p->op == KERN_CONV_WGRAD)
         packed_read_wgrad(p, s);
     else
@@ -307,9 +337,9 @@ static inline void packed_plan_for(const struct kern_problem *p,
         return;
     s->scalar_blocks = conv_ceil_div(s->scalars, PACKED_SCALARS);
     s->lane = packed_lane(s);
-    const size_t shared = packed_shared_bytes(s->lane);
+    const size_t shared = packed_shared_bytes(s);
     const size_t half = (d->shared_per_block_optin + 1024) / 2 - 1024;
-    size_t wanted = m > 7 ? 0 : (size_t)product_table_entries(m) * 4;
+    size_t wanted = m > 7 || pairs ? 0 : (size_t)product_table_entries(m) * 4;
     /* Two blocks a multiprocessor. */
     while (wanted > 0 && shared + wanted > half)
         wanted /= 2;
@@ -322,7 +352,7 @@ static inline void packed_plan_for(const struct kern_problem *p,
     for (int i = 0; i < s->parts; i++) {
         struct packed_part *t = &s->part[i];
         packed_split(t, s->scalar_blocks, 32 * s->lane,
-                     2 * conv_multiprocessors(d));
+                     2 * conv_multiprocessors(d), pairs ? 8192 : 16384);
         const size_t rows = (size_t)t->chunks * PACKED_TERMS;
         bytes += 8.0 * (double)rows * pitch;
         if ((double)rows * pitch >= INT32_MAX)
@@ -356,6 +386,15 @@ static inline void packed_fill_x(const struct packed_plan *s,
             a->by[d].init((uint32_t)s->extent[d]);
     }
     a->count = s->x_count;
+    a->channels = s->extent[3];
+    a->tiles = s->order[3] == 3 && s->extent[3] >= 8 &&
+               (s->pairs ? s->pair_x : s->from_stride[3]) == 1;
+    a->pair_stride = s->pair_x;
+    a->pair_extent = s->pair_extent;
+    a->by_images = s->by_images;
+    a->wide = s->pairs && s->pair_x == 1 && (uintptr_t)a->x % 8 == 0;
+    for (int d = 0; d < 3; d++)
+        a->wide = a->wide && s->from_stride[d] % 2 == 0;
     a->h = s->h;
     a->w = s->w;
 }
@@ -368,7 +407,7 @@ static inline void packed_fill_w(const struct packed_plan *s,
     char *base = (char *)args->workspace;
 
     a->w = (const uint32_t *)args->in[1] + t->w_from;
-    a->to = (uint2 *)(base + t->w_at);
+    a->to = (uint32_t *)(base + t->w_at);
     a->place = (int *)(base + t->place_at);
     a->terms = t->terms;
     a->scalars = s->scalars;
@@ -376,6 +415,9 @@ static inline void packed_fill_w(const struct packed_plan *s,
     a->rows = (int64_t)t->chunks * PACKED_TERMS;
     a->by_pitch.init((uint32_t)a->pitch);
     a->scalar_stride = s->w_scalar;
+    a->pair_stride = s->pair_w;
+    a->pair_extent = s->pair_extent;
+    a->by_images = s->by_images;
     for (int d = 0; d < 4; d++) {
         a->stride[d] = t->w_stride[d];
         a->place_stride[d] = t->place_stride[d];
@@ -432,20 +474,39 @@ static inline void packed_fill(const struct kern_problem *p,
                       : NULL;
     a->epilogue = p->epilogue;
     a->y = (float *)args->out[0] + t->y_from;
+    a->plain = !bias && !a->residual && p->epilogue.act.kind == KERN_IDENTITY;
+    a->fours = a->plain && s->y_scalar == 1 && (uintptr_t)a->y % 16 == 0;
+    a->twos = a->plain && s->y_scalar == 1 && (uintptr_t)a->y % 8 == 0;
+    for (int d = 0; d < 4; d++) {
+        a->fours = a->fours && t->y_stride[d] % 4 == 0;
+        a->twos = a->twos && t->y_stride[d] % 2 == 0;
+    }
+    a->of_pairs = s->pairs;
+}
+
+typedef void packed_function(const struct packed_args);
+typedef void packed_preparation(const struct packed_prepare_args);
+
+static packed_function *packed_function_of(const struct packed_plan *s)
+{
+    if (s->pairs)
+        return s->lane == 8 ? pairs_kernel<8> : pairs_kernel<4>;
+    return s->lane == 8 ? packed_kernel<8> : packed_kernel<4>;
 }
 
 static int packed_launch_part(const struct kern_problem *p,
                               const struct kern_args *args,
                               const struct packed_plan *s,
-                              const struct packed_part *t, int slots,
-                              struct infer_error *err)
+                              const struct packed_part *t, bool pairs,
+                              int slots, struct infer_error *err)
 {
-    const size_t shared = packed_shared_bytes(s->lane) + s->room;
+    const size_t shared = packed_shared_bytes(s) + s->room;
     struct packed_args a = {};
     int rc;
 
     packed_fill(p, args, s, t, &a);
-    rc = launch_chained(s->lane == 8 ? packed_kernel<8> : packed_kernel<4>,
+    a.pairs = pairs;
+    rc = launch_chained(packed_function_of(s),
                         dim3((unsigned)(a.tasks < slots ? a.tasks : slots)),
                         dim3(PACKED_THREADS), shared, args->stream, a, err);
     if (rc == 0 && t->splits > 1)
@@ -456,36 +517,50 @@ static int packed_launch_part(const struct kern_problem *p,
     return rc;
 }
 
-/* Computes the problem, whose facts are known, unless an operand is rough. */
-static int packed_launch(const struct kern_problem *p,
-                         const struct kern_args *args,
-                         const struct packed_plan *s, int multiprocessors,
-                         struct infer_error *err)
+static int packed_launch_prepare(const struct kern_problem *p,
+                                 const struct kern_args *args,
+                                 const struct packed_plan *s, int part,
+                                 bool pairs, struct infer_error *err)
 {
     const struct kern_tensor *table = product_table_of(p);
+    packed_preparation *f =
+        s->pairs ? packed_prepare<true> : packed_prepare<false>;
+    struct packed_prepare_args a = {};
+
+    packed_fill_x(s, args, &a.x);
+    packed_fill_w(s, &s->part[part], args, &a.w);
+    if (part > 0) {
+        a.x.count = 0;
+        a.x.tiles = false;
+    }
+    a.table = (const uint32_t *)args->in[PRODUCT_TABLE_IN];
+    a.facts = (struct table_facts *)args->workspace;
+    a.m = product_table_bits_of(table);
+    a.room = s->room;
+    a.column = table->stride[1];
+    a.pairs = pairs;
+    return launch_chained(
+        f,
+        dim3(cuda_grid((a.x.count + a.w.rows * a.w.pitch) / 4 + 1,
+                       PACKED_THREADS)),
+        dim3(PACKED_THREADS), 0, args->stream, a, err);
+}
+
+/* Computes the problem, whose facts are known, unless an operand is rough.
+ * pairs: there is a plan for pairs.cuh; the kernels of a plan that the facts do
+ * not choose end at once. */
+static int packed_launch(const struct kern_problem *p,
+                         const struct kern_args *args,
+                         const struct packed_plan *s, bool pairs,
+                         int multiprocessors, struct infer_error *err)
+{
     int rc = 0;
 
-    for (int i = 0; rc == 0 && i < s->parts; i++) {
-        const struct packed_part *t = &s->part[i];
-        struct packed_prepare_args a = {};
-        packed_fill_x(s, args, &a.x);
-        packed_fill_w(s, t, args, &a.w);
-        if (i > 0)
-            a.x.count = 0;
-        a.table = (const uint32_t *)args->in[PRODUCT_TABLE_IN];
-        a.facts = (struct table_facts *)args->workspace;
-        a.m = product_table_bits_of(table);
-        a.room = s->room;
-        a.column = table->stride[1];
-        rc = launch_chained(
-            packed_prepare,
-            dim3(cuda_grid((a.x.count + a.w.rows * a.w.pitch) / 4 + 1,
-                           PACKED_THREADS)),
-            dim3(PACKED_THREADS), 0, args->stream, a, err);
-    }
     for (int i = 0; rc == 0 && i < s->parts; i++)
-        rc = packed_launch_part(p, args, s, &s->part[i], 2 * multiprocessors,
-                                err);
+        rc = packed_launch_prepare(p, args, s, i, pairs, err);
+    for (int i = 0; rc == 0 && i < s->parts; i++)
+        rc = packed_launch_part(p, args, s, &s->part[i], pairs,
+                                2 * multiprocessors, err);
     return rc;
 }
 

@@ -18,6 +18,8 @@
 
 struct survey_args {
     struct cuda_strided<1> x, w;
+    bool x_dense,
+        w_dense; /* one after the other, from a multiple of 16 bytes */
     const uint32_t *x_at, *w_at, *table;
     int64_t row, column; /* strides of the table */
     int m;
@@ -46,10 +48,21 @@ survey_exponent(uint32_t bits, uint32_t *top, uint32_t *below_255)
 }
 
 static __device__ void survey_tensor(const struct cuda_strided<1> &walk,
-                                     const uint32_t *at, uint32_t *top,
-                                     uint32_t *below_255)
+                                     bool dense, const uint32_t *at,
+                                     uint32_t *top, uint32_t *below_255)
 {
+    const int64_t fours = dense ? walk.count / 4 : 0;
+
     for (int64_t i = blockIdx.x * (int64_t)SURVEY_THREADS + threadIdx.x;
+         i < fours; i += (int64_t)gridDim.x * SURVEY_THREADS) {
+        const uint4 v = reinterpret_cast<const uint4 *>(at)[i];
+        survey_exponent(v.x, top, below_255);
+        survey_exponent(v.y, top, below_255);
+        survey_exponent(v.z, top, below_255);
+        survey_exponent(v.w, top, below_255);
+    }
+    for (int64_t i =
+             4 * fours + blockIdx.x * (int64_t)SURVEY_THREADS + threadIdx.x;
          i < walk.count; i += (int64_t)gridDim.x * SURVEY_THREADS) {
         int64_t offset;
         walk.offsets(i, &offset);
@@ -111,12 +124,15 @@ static __device__ void survey_join(const struct table_facts &own,
             const uint32_t other = __shfl_xor_sync(~0u, v, step);
             v = bits ? v | other : max(v, other);
         }
-        if (threadIdx.x % 32 == 0 && v != 0) {
-            if (bits)
-                atomicOr(to + i, v);
-            else
-                atomicMax(to + i, v);
-        }
+        if (threadIdx.x % 32 != 0)
+            continue;
+        /* Most warps find nothing that is not known: thousands of atomic
+         * operations on one address would take longer than the rest. */
+        const uint32_t known = __ldcg(to + i);
+        if (bits && (v | known) != known)
+            atomicOr(to + i, v);
+        else if (!bits && v > known)
+            atomicMax(to + i, v);
     }
 }
 
@@ -130,8 +146,8 @@ static __global__ void __launch_bounds__(SURVEY_THREADS)
     if (a.unless && factor_facts_are_plain(*a.unless))
         return;
     const float add = table_constant(a.table[0]);
-    survey_tensor(a.x, a.x_at, &f.x_top, &ignored);
-    survey_tensor(a.w, a.w_at, &f.w_top, &f.w_below_255);
+    survey_tensor(a.x, a.x_dense, a.x_at, &f.x_top, &ignored);
+    survey_tensor(a.w, a.w_dense, a.w_at, &f.w_top, &f.w_below_255);
     for (uint32_t i = blockIdx.x * SURVEY_THREADS + threadIdx.x;
          i >> 2 * a.m == 0; i += gridDim.x * SURVEY_THREADS)
         survey_entry(a, i, add, &f);
@@ -142,6 +158,12 @@ static inline void survey_walk(struct cuda_strided<1> *walk,
                                const struct kern_tensor *t)
 {
     walk->init(t->rank, t->dim, &t);
+}
+
+static inline bool survey_is_dense(const struct cuda_strided<1> &walk,
+                                   const void *at)
+{
+    return walk.rank == 1 && walk.stride[0][0] == 1 && (uintptr_t)at % 16 == 0;
 }
 
 /* Leaves the facts of a problem in facts. */
@@ -159,6 +181,8 @@ static int survey_launch(const struct kern_problem *p,
     survey_walk(&a.w, &p->in[1]);
     a.x_at = (const uint32_t *)args->in[0];
     a.w_at = (const uint32_t *)args->in[1];
+    a.x_dense = survey_is_dense(a.x, a.x_at);
+    a.w_dense = survey_is_dense(a.w, a.w_at);
     a.table = (const uint32_t *)args->in[PRODUCT_TABLE_IN];
     a.row = t->stride[0];
     a.column = t->stride[1];

@@ -249,12 +249,55 @@ TEST(test_refused)
     free(l);
 }
 
+/* Integers as significands: an exact table gives the exact product, products
+ * outside [1, 4) the nearest in it. */
+TEST(test_significands)
+{
+    struct infer_error err = {0};
+    struct multiplier *exact = NULL, *m = NULL;
+
+    for (int is_signed = 0; is_signed < 2; is_signed++) {
+        struct multiplier *from = multiplier_new(MULTIPLIER_INTEGER, 8);
+        from->is_signed = is_signed;
+        for (int a = 0; a < 256; a++)
+            for (int b = 0; b < 256; b++)
+                from->table[a << 8 | b] = (int)multiplier_operand(from, a) *
+                                          (int)multiplier_operand(from, b);
+        assert_int_equal(multiplier_of_significands(from, &err, &m), 0);
+        assert_int_equal(
+            multiplier_named(is_signed ? "exact-6" : "exact-7", &err, &exact),
+            0);
+        assert_int_equal(m->bits, exact->bits);
+        assert_memory_equal(m->table, exact->table,
+                            4 * multiplier_entries(exact));
+        multiplier_free(m);
+        multiplier_free(exact);
+        /* The first operand is the row. */
+        const int one = is_signed ? 64 : 128;
+        from->table[one << 8 | (one + 3)] = 3 * one * one;
+        from->table[(one + 3) << 8 | one] = 0;
+        from->table[one << 8 | one] = 65535;
+        assert_int_equal(multiplier_of_significands(from, &err, &m), 0);
+        assert_float_equal(multiplier_product(m, 0, 3), 3, 0);
+        assert_float_equal(multiplier_product(m, 3, 0), 1, 0);
+        assert_true(multiplier_product(m, 0, 0) < 4);
+        assert_true(multiplier_product(m, 0, 0) > 3.99);
+        assert_int_equal(multiplier_of_significands(m, &err, &exact),
+                         INFER_EUNSUPPORTED);
+        multiplier_free(m);
+        multiplier_free(from);
+    }
+    assert_int_equal(multiplier_open("significands:/nowhere", &err, &m),
+                     INFER_EIO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_exact_tables),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_significands),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

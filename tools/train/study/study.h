@@ -44,6 +44,7 @@ struct study_run {
     char name[160];
     cJSON *command; /* options of train */
     bool done;
+    bool diverged; /* done, and its loss was not finite: it has no figures */
     double accuracy, loss, seconds; /* of a run that is done */
 };
 
@@ -60,7 +61,8 @@ int study_read(const char *path, const char *folder, struct infer_error *err,
 void study_clear(struct study *s);
 
 /* Makes the runs that are not done, one after the other; *code: the exit code
- * of a run that failed or was interrupted, which ends the study; 0. */
+ * of a run that failed or was interrupted, which ends the study; 0.  A run
+ * whose training diverges is a result. */
 int study_make(const struct cli *cli, struct study *s, const char *folder,
                struct infer_error *err, int *code);
 

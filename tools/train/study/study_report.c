@@ -19,7 +19,7 @@
 /* Runs of one network, multiplier and direction: its seeds. */
 struct group {
     const struct study_run *first;
-    int seeds;
+    int seeds, diverged; /* seeds that have an accuracy, and that have none */
     double mean, low, high, seconds; /* accuracies; mean seconds of a run */
 };
 
@@ -44,15 +44,21 @@ static bool group_of(const struct study *s, int i, struct group *g)
             return false;
         if (!r->done)
             continue;
+        if (r->diverged) {
+            g->diverged++;
+            continue;
+        }
         g->seeds++;
         sum += r->accuracy;
         seconds += r->seconds;
         g->low = fmin(g->low, r->accuracy);
         g->high = fmax(g->high, r->accuracy);
     }
-    g->mean = sum / g->seeds;
-    g->seconds = seconds / g->seeds;
-    return g->seeds > 0;
+    if (g->seeds > 0) {
+        g->mean = sum / g->seeds;
+        g->seconds = seconds / g->seeds;
+    }
+    return g->seeds + g->diverged > 0;
 }
 
 /* ---- text ---------------------------------------------------------- */
@@ -79,8 +85,12 @@ static void put_csv(FILE *f, const struct study *s)
         put_field(f, r->network_label);
         fputc(',', f);
         put_field(f, r->multiplier_label);
-        fprintf(f, ",%s,%lld,%.6g,%.6g,%.4g\n", study_directions[r->direction],
-                (long long)r->seed, r->accuracy, r->loss, r->seconds);
+        fprintf(f, ",%s,%lld,", study_directions[r->direction],
+                (long long)r->seed);
+        if (r->diverged)
+            fprintf(f, "diverged,,%.4g\n", r->seconds);
+        else
+            fprintf(f, "%.6g,%.6g,%.4g\n", r->accuracy, r->loss, r->seconds);
     }
 }
 
@@ -90,12 +100,20 @@ static void print_table(const struct study *s)
 
     cli_print("| network | multiplier | direction | seeds | accuracy, %% | "
               "least to most | seconds |\n|---|---|---|---|---|---|---|\n");
-    for (int i = 0; i < s->runs; i++)
-        if (group_of(s, i, &g))
-            cli_print("| %s | %s | %s | %d | %.2f | %.2f to %.2f | %.1f |\n",
-                      g.first->network_label, g.first->multiplier_label,
-                      study_directions[g.first->direction], g.seeds,
-                      100 * g.mean, 100 * g.low, 100 * g.high, g.seconds);
+    for (int i = 0; i < s->runs; i++) {
+        if (!group_of(s, i, &g))
+            continue;
+        cli_print("| %s | %s | %s | %d ", g.first->network_label,
+                  g.first->multiplier_label,
+                  study_directions[g.first->direction], g.seeds);
+        if (g.diverged > 0)
+            cli_print("(%d diverged) ", g.diverged);
+        if (g.seeds > 0)
+            cli_print("| %.2f | %.2f to %.2f | %.1f |\n", 100 * g.mean,
+                      100 * g.low, 100 * g.high, g.seconds);
+        else
+            cli_print("| | | |\n");
+    }
 }
 
 /* ---- the picture --------------------------------------------------- */
@@ -122,7 +140,7 @@ static double left_end(const struct study *s, int *lines)
 
     *lines = 0;
     for (int i = 0; i < s->runs; i++)
-        if (group_of(s, i, &g)) {
+        if (group_of(s, i, &g) && g.seeds > 0) {
             low = fmin(low, floor(g.low * 10) / 10);
             (*lines)++;
         }
@@ -155,7 +173,8 @@ static void put_line(FILE *f, const struct study *s, const struct group *g,
             study_directions[g->first->direction], x_of(g->low, low),
             x_of(g->high, low), y, y);
     for (int i = 0; i < s->runs; i++)
-        if (s->run[i].done && is_same(&s->run[i], g->first))
+        if (s->run[i].done && !s->run[i].diverged &&
+            is_same(&s->run[i], g->first))
             fprintf(f,
                     "<circle cx=\"%.1f\" cy=\"%d\" r=\"4\" fill=\"#0072b2\" "
                     "fill-opacity=\"0.5\"/>\n",
@@ -178,7 +197,7 @@ static void put_svg(FILE *f, const struct study *s)
             WIDTH, height, LEFT);
     put_axis(f, low, height);
     for (int i = 0; i < s->runs; i++)
-        if (group_of(s, i, &g)) {
+        if (group_of(s, i, &g) && g.seeds > 0) {
             put_line(f, s, &g, low, y);
             y += LINE_H;
         }

@@ -51,7 +51,8 @@ static bool take(struct study_run *r, const cJSON *json)
     r->accuracy = json_double(json, "val_accuracy", -1);
     r->loss = json_double(json, "val_loss", 0);
     r->seconds = json_double(json, "seconds", 0);
-    r->done = r->accuracy >= 0;
+    r->diverged = json_bool(json, "diverged", false);
+    r->done = r->accuracy >= 0 || r->diverged;
     return r->done;
 }
 
@@ -79,11 +80,14 @@ static int keep(const struct study_run *r, const char *folder,
 
     path_of(r, folder, ".json", path, sizeof path);
     cJSON_AddItemToObject(json, "command", cJSON_Duplicate(r->command, true));
-    if (r->done) {
+    if (r->diverged) {
+        cJSON_AddTrueToObject(json, "diverged");
+    } else if (r->done) {
         cJSON_AddNumberToObject(json, "val_accuracy", r->accuracy);
         cJSON_AddNumberToObject(json, "val_loss", r->loss);
-        cJSON_AddNumberToObject(json, "seconds", r->seconds);
     }
+    if (r->done)
+        cJSON_AddNumberToObject(json, "seconds", r->seconds);
     return cli_write_json(path, json, false, err);
 }
 
@@ -228,6 +232,11 @@ static int make_run(struct study_run *r, const char *folder, bool begun,
     /* A checkpoint of the last step is not judged again when resumed. */
     if (rc == 0 && *code == CLI_OK && resume)
         rc = run_command(r, weights, JUDGED, err, code);
+    /* The exit code of training that does not converge. */
+    r->diverged = rc == 0 && *code == CLI_MISMATCH &&
+                  r->direction != STUDY_EXACT && r->direction < STUDY_FINE_TUNE;
+    if (r->diverged)
+        *code = CLI_OK;
     r->done = rc == 0 && *code == CLI_OK;
     r->seconds = cli_now() - begin;
     return r->done ? keep(r, folder, err) : rc;

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sums of bit patterns (Mitchell's products of up to 7 mantissa bits) for the
+ * layers of packed.cuh, two products an instruction, added on tensor cores.
+ *
+ * A product's value is a BF16 number, the sum of the bit patterns of x' and of
+ * the fraction of w; one addition of words gives those of two terms, as no sum
+ * of 16 bits overflows.  The register is an A operand of
+ * mma.m16n8k16: rows are columns of the tile, the depth is terms.  B has the
+ * powers of w of one scalar in the column of that scalar, and zeros in the
+ * others: 8 products, for 8 scalars, add to one accumulator.
+ *
+ * A block of 256 threads computes tiles of 32 LANE columns times 64 scalars,
+ * warps of 64 columns and 8 LANE / 2 scalars.  Lane 4 g + t reads columns
+ * 4 g to 4 g + 3 of each 32, and pairs of terms t and t + 4 of each 8.
+ *
+ * A value of x = 0 is below 2^-125 and its product below 2^-151, where other
+ * products are multiples of 2^-109; sums below 2^-110 become zero at the end.
+ *
+ * Shared memory: 3 stages of 16 pairs of terms, x' rows of 32 LANE + 8 words
+ * (conflict-free reads of 16 bytes) and a block of w (8 KiB).
+ */
+#ifndef KERNELS_CUDA_TABLE_PAIRS_CUH
+#define KERNELS_CUDA_TABLE_PAIRS_CUH
+
+#include "kernels/cuda/table/packed.cuh"
+
+template <int LANE> struct pairs_stage {
+    alignas(16) uint32_t x[PACKED_TERMS][32 * LANE + 8];
+    alignas(16) uint32_t w[PAIRS_BLOCK];
+};
+
+template <int LANE> struct pairs_shared {
+    struct pairs_stage<LANE> stage[PACKED_STAGES];
+    struct table_rules rules;
+};
+
+template <int LANE> struct pairs_shape {
+    enum {
+        ACROSS = LANE / 2,    /* warps along columns, 64 each */
+        SCALARS = 8 * ACROSS, /* of a warp: 64 / (8 / ACROSS) */
+        EIGHTS = SCALARS / 8, /* of scalars */
+        BLOCKS = 4            /* of 16 columns */
+    };
+};
+
+static __device__ __forceinline__ void
+pairs_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    PACKED_ASM("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+template <int LANE>
+static __device__ __forceinline__ void
+pairs_load(const struct packed_args &a, const struct packed_task &t, int chunk,
+           const uint32_t *x, struct pairs_stage<LANE> *s)
+{
+    enum {
+        COLUMNS = 32 * LANE,
+        TURN = PACKED_THREADS / COLUMNS, /* 1 or 2 */
+        EACH = PACKED_TERMS / TURN
+    };
+    const int column = threadIdx.x % COLUMNS, first = threadIdx.x / COLUMNS;
+    const int4 *place = reinterpret_cast<const int4 *>(
+        a.place + chunk * PACKED_TERMS + first * EACH);
+    const uint32_t to =
+        (uint32_t)__cvta_generic_to_shared(&s->x[first * EACH][column]);
+    const uint32_t pitch = (COLUMNS + 8) * 4;
+    const uint32_t *w =
+        (const uint32_t *)a.w +
+        ((int64_t)chunk * a.scalar_blocks + t.scalar / PACKED_SCALARS) *
+            PAIRS_BLOCK;
+
+#pragma unroll
+    for (int i = 0; i < EACH; i += 4) {
+        const int4 p = __ldg(place + i / 4);
+        packed_copy_4(to + (i + 0) * pitch, x + p.x);
+        packed_copy_4(to + (i + 1) * pitch, x + p.y);
+        packed_copy_4(to + (i + 2) * pitch, x + p.z);
+        packed_copy_4(to + (i + 3) * pitch, x + p.w);
+    }
+#pragma unroll
+    for (int i = 0; i < PAIRS_BLOCK; i += 4 * PACKED_THREADS)
+        packed_copy_16(
+            (uint32_t)__cvta_generic_to_shared(&s->w[i + 4 * threadIdx.x]),
+            w + i + 4 * threadIdx.x);
+}
+
+/* Adds a chunk's products: blocks of 16 columns, eights of scalars. */
+template <int LANE>
+static __device__ __forceinline__ void
+pairs_add(const struct pairs_stage<LANE> *s,
+          float (&sum)[4][pairs_shape<LANE>::EIGHTS][4])
+{
+    typedef struct pairs_shape<LANE> P;
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int warp = threadIdx.x / 32, across = warp % P::ACROSS;
+    const int scalar = warp / P::ACROSS * P::SCALARS;
+
+#pragma unroll
+    for (int k = 0; k < PACKED_TERMS / 8; k++) {
+        const uint32_t *w = s->w + k * (PAIRS_BLOCK / 4) + scalar * 8 + t * 2;
+        uint4 x[2][2]; /* of 32 columns, of pairs t and t + 4 */
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x[i / 2][i % 2] = *reinterpret_cast<const uint4 *>(
+                &s->x[k * 8 + i % 2 * 4 + t][across * 64 + i / 2 * 32 + g * 4]);
+#pragma unroll
+        for (int e = 0; e < P::EIGHTS; e++) {
+            const uint2 power = *reinterpret_cast<const uint2 *>(
+                w + PAIRS_BLOCK / 2 + (e * 8 + g) * 8);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                const uint2 f =
+                    *reinterpret_cast<const uint2 *>(w + (e * 8 + j) * 8);
+                const uint32_t b0 = g == j ? power.x : 0;
+                const uint32_t b1 = g == j ? power.y : 0;
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    const uint4 p = x[i][0], q = x[i][1];
+                    const uint32_t upper[4] = {p.x + f.x, p.y + f.x, q.x + f.y,
+                                               q.y + f.y};
+                    const uint32_t lower[4] = {p.z + f.x, p.w + f.x, q.z + f.y,
+                                               q.w + f.y};
+                    pairs_mma(sum[i * 2][e], upper, b0, b1);
+                    pairs_mma(sum[i * 2 + 1][e], lower, b0, b1);
+                }
+            }
+        }
+    }
+}
+
+template <int LANE>
+static __device__ __forceinline__ void
+pairs_run(const struct packed_args &a, const struct packed_task &t,
+          struct pairs_shared<LANE> *s,
+          float (&sum)[4][pairs_shape<LANE>::EIGHTS][4])
+{
+    const uint32_t *x =
+        a.x + packed_column(a, t.column + threadIdx.x % (32 * LANE));
+    int stage = 0, next = PACKED_STAGES - 1;
+
+    __syncthreads(); /* the tile before has been multiplied */
+#pragma unroll
+    for (int i = 0; i < PACKED_STAGES - 1; i++) {
+        if (t.first + i < t.end)
+            pairs_load<LANE>(a, t, t.first + i, x, &s->stage[i]);
+        packed_commit();
+    }
+#pragma unroll 1
+    for (int c = t.first; c < t.end; c++) {
+        packed_wait<PACKED_STAGES - 2>();
+        __syncthreads();
+        if (c + PACKED_STAGES - 1 < t.end)
+            pairs_load<LANE>(a, t, c + PACKED_STAGES - 1, x, &s->stage[next]);
+        packed_commit();
+        pairs_add<LANE>(&s->stage[stage], sum);
+        stage = stage == PACKED_STAGES - 1 ? 0 : stage + 1;
+        next = next == PACKED_STAGES - 1 ? 0 : next + 1;
+    }
+}
+
+/* ---- results ------------------------------------------------------- */
+
+static __device__ __forceinline__ float
+pairs_unscaled(const struct table_rules &r, float sum)
+{
+    return fabsf(sum) < 0x1p-110f ? 0 : sum * r.unscale[0] * r.unscale[1];
+}
+
+/* Stores the sums of one column, scalars k and k + 1. */
+static __device__ __forceinline__ void
+pairs_store(const struct packed_args &a, int column, int k, float v, float next)
+{
+    const struct packed_place p = packed_place_of(a, column);
+
+    if (a.twos && k + 1 < a.scalars) {
+        *reinterpret_cast<float2 *>(a.y + p.y + k) = make_float2(v, next);
+    } else if (a.plain) {
+        a.y[p.y + k * a.y_scalar] = v;
+        if (k + 1 < a.scalars)
+            a.y[p.y + (k + 1) * a.y_scalar] = next;
+    } else {
+        packed_finish(a, p, k, v);
+        if (k + 1 < a.scalars)
+            packed_finish(a, p, k + 1, next);
+    }
+}
+
+template <int LANE>
+static __device__ __forceinline__ void
+pairs_results(const struct packed_args &a, const struct packed_task &t,
+              const struct table_rules &r,
+              const float (&sum)[4][pairs_shape<LANE>::EIGHTS][4])
+{
+    typedef struct pairs_shape<LANE> P;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int first = t.column + warp % P::ACROSS * 64 + lane / 4 * 4;
+    const int k0 = t.scalar + warp / P::ACROSS * P::SCALARS + lane % 4 * 2;
+
+#pragma unroll
+    for (int i = 0; i < 8; i++) { /* columns of this lane */
+        const int column = first + i / 4 * 32 + i % 4;
+        if (column >= a.columns)
+            continue;
+#pragma unroll
+        for (int e = 0; e < P::EIGHTS; e++) {
+            const int k = k0 + e * 8;
+            const float v = pairs_unscaled(r, sum[i / 2][e][i % 2 * 2]);
+            const float next = pairs_unscaled(r, sum[i / 2][e][i % 2 * 2 + 1]);
+            if (k >= a.scalars)
+                continue;
+            if (!a.parts) {
+                pairs_store(a, column, k, v, next);
+                continue;
+            }
+            float *to = a.parts +
+                        ((int64_t)t.split * a.scalars + k) * a.columns + column;
+            *to = v;
+            if (k + 1 < a.scalars)
+                to[a.columns] = next;
+        }
+    }
+}
+
+template <int LANE>
+static __global__ void __launch_bounds__(PACKED_THREADS, 2)
+    pairs_kernel(const __grid_constant__ struct packed_args a)
+{
+    LAUNCH_SHARED(memory);
+    struct pairs_shared<LANE> *s = (struct pairs_shared<LANE> *)memory;
+
+    launch_wait();
+    if (a.facts->rough || !table_is_sum(*a.facts))
+        return;
+    if (threadIdx.x == 0)
+        s->rules = table_rules_of(*a.facts, a.m, a.room, a.table[0]);
+    __syncthreads();
+    for (int64_t i = blockIdx.x; i < a.tasks; i += gridDim.x) {
+        const struct packed_task t = packed_task_of(a, i, 32 * LANE);
+        float sum[4][pairs_shape<LANE>::EIGHTS][4] = {};
+        pairs_run<LANE>(a, t, s, sum);
+        pairs_results<LANE>(a, t, s->rules, sum);
+    }
+}
+
+#endif
