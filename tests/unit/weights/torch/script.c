@@ -313,6 +313,7 @@ TEST(test_syntax)
     refused(CLASS("    y = 99999999999999999999\n    return x\n"),
             ":8: a number is malformed");
     refused(CLASS("    3 = x\n    return x\n"), ":8: the target");
+    refused(CLASS("    = x\n    return x\n"), ":8: an expression is missing");
     refused(CLASS("    for i in x:\n      pass\n    return x\n"),
             ":8: a loop over something other than range()");
     refused(CLASS("      y = x\n    return x\n"), "code/__torch__.py:");
