@@ -6,7 +6,7 @@
 
 Writes NAME.pt2 (stack traces and sample inputs left out) and NAME.npz with
 input0, ... and output0, ... for each network below; those in tests/data/torch
-were made so with PyTorch 2.9.1.  tests/unit/weights/torch/export reads them.
+were made so with PyTorch 2.9.1 (functions: 2.15.0).  tests/unit/weights/torch/export reads them.
 """
 import io
 import json
@@ -131,6 +131,38 @@ class Sequences(nn.Module):
         return y, z, h + c, torch.cosine_similarity(y, y.flip(2), dim=2)
 
 
+class Functions(nn.Module):
+    """Functions of two tensors, stacks, diagonals, products, places."""
+
+    def forward(self, x):
+        a, b = x[0], x[1]  # 4 x 6
+        y = torch.atan2(a, b) + torch.hypot(a, b) + torch.fmax(a, b)
+        y = y + torch.copysign(a, b) + torch.xlogy(a.abs(), b.abs() + 1)
+        y = y + torch.logaddexp2(a, b) + torch.sinc(a) + torch.deg2rad(b)
+        y = y + torch.heaviside(a, b) + torch.isclose(a, b, rtol=1.0).float()
+        y = y + torch.signbit(b) + torch.angle(a) + torch.fmin(a, b)
+        s = torch.hstack([torch.vstack([a, b]), torch.column_stack(
+            [a[:, 0], b[:, :5]]).repeat(2, 1)])  # 8 x 12
+        s = s + torch.diag_embed(s[:, 0], 4)[:8, :12]
+        d = torch.diagonal(s, 1) * s[:5].T.diagonal(-1, 0, 1)[:1]
+        r = torch.rot90(s, 3, (0, 1)).diff(dim=1)  # 12 x 7
+        r = r + torch.kron(a[:3, :1], b[:, :1]).expand(12, 7)
+        r = r + torch.cross(s[:3, :7].T, s[3:6, :7].T, dim=1).sum(1)
+        t = torch.tensordot(x, x.flip(2), ([0, 2], [0, 2])) + torch.inner(
+            a, b) + torch.addr(a[:, :4], a[:, 1], b[:, 2], beta=0.5, alpha=2)
+        c = torch.cdist(a, b) + torch.dist(a, b, 1) + torch.trace(t)
+        low, high = torch.aminmax(c, dim=1)
+        m, at = r.median(1)
+        m = m + r.cumprod(0)[:, 1] + torch.count_nonzero(r > 0, 1)
+        i = torch.tensor([2, 0])
+        t = t.index_add(0, i, c[:2], alpha=3).index_fill(1, i, 0.5)
+        t = t + torch.take(c, torch.tensor([[5], [1], [0], [3]]))
+        t = t + torch.take_along_dim(t, t.argsort(1)[:, :1], 1)
+        k = torch.bucketize(m, torch.tensor([-1.0, 0.0, 0.5, 2.0]))
+        k = k + torch.isin(at, torch.tensor([1, 3])).long()
+        return y, d, r, t, low * high, m, k.float()
+
+
 def save(folder, name, network, x, dynamic=None, core=False):
     torch.manual_seed(1)
     network = network().eval()
@@ -177,6 +209,9 @@ def main():
     save(folder, "rows_core", Rows, x, core=True)
     x = torch.randn(3, 5, 6)
     save(folder, "sequences", Sequences, x, dynamic=({0: free},))
+    x = torch.randn(2, 4, 6)
+    save(folder, "functions", Functions, x)
+    save(folder, "functions_core", Functions, x, core=True)
 
 
 main()

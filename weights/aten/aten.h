@@ -17,7 +17,7 @@
 #include "weights/onnx/onnx.h"
 
 /* The version of ONNX's operators in which graphs are told. */
-#define ATEN_OPSET 23
+#define ATEN_OPSET 26
 /* Arguments, outputs and list items of one node. */
 #define ATEN_MAX_ARGS  4096
 #define ATEN_MAX_DEPTH 4

@@ -121,7 +121,10 @@ int aten_tensor_split(struct onnx_import *im)
     const struct pb_span x = aten_tensor(im, "self");
     const char *const name = aten_has(im, "indices") ? "indices" : "sections";
     const struct aten_arg *how = aten_find(im, name);
-    const int axis = aten_axis(im, "dim", aten_rank(im, x), 0);
+    const int rank = aten_rank(im, x);
+    /* The row has the dimension where the node has none; vectors have one. */
+    const int axis =
+        aten_axis(im, "dim", rank, rank < 2 ? 0 : aten_row(im)->param);
     const int64_t size = aten_dim(im, x, axis);
     int64_t at[ATEN_MAX_ARGS + 1], n;
 

@@ -197,7 +197,46 @@ int aten_index(struct onnx_import *im)
     return ATEN_LAST(im, "Transpose", &a, y);
 }
 
-/* Values at indices of the first dimensions, or of one dimension alone. */
+/* Values in the shape of the result, whose `wide` dimensions of indices stand
+ * at dimension `first` of x, n of whose they take the place of: these come
+ * first.
+ */
+static struct pb_span values_first(struct onnx_import *im, struct pb_span value,
+                                   struct pb_span x, struct pb_span index,
+                                   int first, int n)
+{
+    const int rank = aten_rank(im, x), wide = aten_rank(im, index) - 1;
+    struct aten_attrs before = {.n = 0}, chosen = {.n = 0}, behind = {.n = 0};
+    struct aten_attrs axis = {.n = 0};
+    int64_t order[2 * INFER_MAX_RANK];
+    struct pb_span part[3];
+    int k = 0;
+
+    if (im->rc < 0 || rank - n + wide > INFER_MAX_RANK) {
+        onnx_fail(im, INFER_EUNSUPPORTED, "values of rank %d", rank - n + wide);
+        return value;
+    }
+    aten_set_int(&before, "end", first);
+    aten_set_int(&chosen, "end", -1);
+    aten_set_int(&behind, "start", first + n);
+    aten_set_int(&axis, "axis", 0);
+    part[0] = ATEN_STEP(im, "Shape", &before, x);
+    part[1] = ATEN_STEP(im, "Shape", &chosen, index);
+    part[2] = ATEN_STEP(im, "Shape", &behind, x);
+    value = ATEN_STEP(
+        im, "Expand", NULL, value,
+        aten_step(im, "Concat", &axis, first + n < rank ? 3 : 2, part));
+    for (int d = 0; d < wide; d++)
+        order[k++] = first + d;
+    for (int d = 0; d < first; d++)
+        order[k++] = d;
+    for (int d = first + n; d < rank; d++)
+        order[k++] = d - n + wide;
+    return aten_permute(im, value, k, order);
+}
+
+/* Values at indices of the first dimensions, of others that stand side by side,
+ * or one number. */
 int aten_index_put(struct onnx_import *im)
 {
     const struct pb_span self = aten_tensor(im, "self");
@@ -212,15 +251,17 @@ int aten_index_put(struct onnx_import *im)
     if (im->rc < 0)
         return im->rc;
     value = aten_cast(im, aten_tensor(im, "values"), aten_type_of(im, self));
-    if (place[n - 1] != n - 1) {
-        /* Values stand in the order of the result: they must be one number. */
-        if (aten_rank(im, value) != 0)
-            return onnx_fail(im, INFER_EUNSUPPORTED,
-                             "a write at indices of other than the first "
-                             "dimensions");
-        x = indexed_first(im, self, n, place, back);
-    }
     index[0] = joined_indices(im, n, index);
+    if (place[n - 1] != n - 1) {
+        x = indexed_first(im, self, n, place, back);
+        if (aten_rank(im, value) != 0) {
+            if (place[n - 1] - place[0] != n - 1)
+                return onnx_fail(im, INFER_EUNSUPPORTED,
+                                 "a write at indices of dimensions that stand "
+                                 "apart");
+            value = values_first(im, value, self, index[0], place[0], n);
+        }
+    }
     aten_set_int(&end, "end", -1);
     part[0] = ATEN_STEP(im, "Shape", &end, index[0]);
     shape = part[0];

@@ -54,6 +54,12 @@ TEST(test_sequences)
     assert_true(difference_of("sequences") <= 1e-5);
 }
 
+TEST(test_functions)
+{
+    assert_true(difference_of("functions") <= 1e-5);
+    assert_true(difference_of("functions_core") <= 1e-5);
+}
+
 /* The table is searched by halves. */
 TEST(test_table_is_sorted)
 {
@@ -224,6 +230,18 @@ TEST(test_refused)
         good, "argument 'self' is no tensor");
     refused(MODEL(NODE("relu.default", ARG("self", "3"), "y"), "y"), good,
             "an argument is malformed");
+    refused(MODEL(NODE("pad.default",
+                       ARG("self", TENSOR("x")) "," ARG(
+                           "pad", "{\"as_ints\":[-9223372036854775808,0]}"),
+                       "y"),
+                  "y"),
+            good, "a padding of -9223372036854775808");
+    refused(MODEL(NODE("einsum.default",
+                       ARG("equation", "{\"as_string\":\"\"}") "," ARG(
+                           "tensors", "{\"as_tensors\":[{\"name\":\"x\"}]}"),
+                       "y"),
+                  "y"),
+            good, "labels");
     refused(MODEL(LINEAR, "nothing"), good, "'nothing'");
     refused(MODEL(LINEAR "," LINEAR, "y"), good, "'y'");
     refused(MODEL(NODE("dropout.default",
@@ -290,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_pictures),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_functions),
         cmocka_unit_test(test_table_is_sorted),
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_writes),
