@@ -12,7 +12,11 @@
 static struct pb_span cut_off(struct onnx_import *im, struct pb_span x,
                               int rank, int axes, const int64_t *given)
 {
-    for (int i = 0; i < axes; i++)
+    for (int i = 0; i < 2 * axes; i++)
+        if (given[i] == INT64_MIN)
+            onnx_fail(im, INFER_EFORMAT, "a padding of %lld",
+                      (long long)given[i]);
+    for (int i = 0; i < axes && im->rc == 0; i++)
         if (given[2 * i] < 0 || given[2 * i + 1] < 0)
             x = aten_cut(im, x, rank - 1 - i,
                          given[2 * i] < 0 ? -given[2 * i] : 0,
@@ -116,7 +120,14 @@ static struct pb_span scaled(struct onnx_import *im, struct pb_span x,
     for (int i = 0; i < space; i++) {
         size[i] = aten_dim(im, x, 2 + i);
         known &= size[i] >= 0;
-        size[i] = (int64_t)floor((double)size[i] * factor[i]);
+        if (!(factor[i] > 0 && factor[i] <= 1 << 20)) {
+            onnx_fail(im, INFER_EFORMAT, "a factor of %g", factor[i]);
+            return aten_no_input();
+        }
+        if (size[i] > INT32_MAX)
+            known = false;
+        else
+            size[i] = (int64_t)floor((double)size[i] * factor[i]);
     }
     if (known)
         return aten_list(im, space, size);
@@ -159,7 +170,7 @@ static bool factors_fit(struct onnx_import *im, struct pb_span x, int space,
     for (int i = 0; i < space && im->rc == 0; i++) {
         const int64_t size = aten_dim(im, x, 2 + i);
 
-        if (size > 0 && (int64_t)floor((double)size * factor[i]) != want[i])
+        if (size > 0 && floor((double)size * factor[i]) != (double)want[i])
             return false;
     }
     return true;

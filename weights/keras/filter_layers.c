@@ -126,8 +126,10 @@ struct keras_value keras_filter(struct keras_emit *k,
     if (!keras_sizes(k, x, 1, dim))
         return keras_failed(k);
     for (int i = 0; i < 2; i++) {
-        out[i] = times ? dim[2 + i] * size[i] : size[i];
-        if (out[i] * dim[2 + i] > MAX_MATRIX)
+        const bool large = dim[2 + i] > MAX_MATRIX || size[i] > MAX_MATRIX;
+
+        out[i] = times && !large ? dim[2 + i] * size[i] : size[i];
+        if (large || out[i] > MAX_MATRIX || out[i] * dim[2 + i] > MAX_MATRIX)
             return keras_fail(k, INFER_EUNSUPPORTED,
                               "%lld pixels from %lld by '%s'",
                               (long long)out[i], (long long)dim[2 + i], word);

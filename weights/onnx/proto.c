@@ -130,8 +130,10 @@ struct pb_reader onnx_reader(const struct onnx_model *m, struct pb_span span)
     struct pb_reader r;
 
     pb_open(&r, m->blob->data, m->blob->bytes);
-    r.at = span.data;
-    r.end = span.data + span.bytes;
+    /* An empty span may have no place. */
+    if (span.data)
+        r.at = span.data;
+    r.end = r.at + span.bytes;
     return r;
 }
 

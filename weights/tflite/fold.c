@@ -119,8 +119,15 @@ static void put_back(struct tflite_import *im, const struct aside *a)
     for (int i = 0; i < im->op.n_in; i++)
         if (tflite_has(im, i))
             im->value[tflite_input_index(im, i)] = a->in[i];
-    for (int o = 0; o < im->op.n_out; o++)
-        im->value[tflite_output_index(im, o)] = a->out[o];
+    for (int o = 0; o < im->op.n_out; o++) {
+        struct tflite_value *v = &im->value[tflite_output_index(im, o)];
+
+        /* What became known meanwhile. */
+        for (int p = 0; p < TFLITE_PROBES; p++)
+            if (v->known[p] != a->out[o].known[p])
+                constant_unref(v->known[p]);
+        *v = a->out[o];
+    }
     free(im->type);
     im->g = a->g;
     im->type = a->type;

@@ -203,7 +203,7 @@ int op_squeeze_shape(struct graph_shape_args *args, struct infer_error *err)
     for (i = 0; i < x->rank; i++) {
         bool named = bits >> i & 1;
 
-        if (named && x->dim[i] > 1)
+        if (named && x->dim[i] >= 0 && x->dim[i] != 1)
             return error_set(err, INFER_EFORMAT,
                              "dimension %d has size %lld, not 1", i,
                              (long long)x->dim[i]);

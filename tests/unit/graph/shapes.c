@@ -266,6 +266,7 @@ static const struct shape_case shape_cases[] = {
     {"squeeze", "{}", "1x3x1", "3"},
     {"squeeze", "{}", "?x3x1", "*"},
     {"squeeze", "{\"axes\":[1]}", "2x3", "!has size 3, not 1"},
+    {"squeeze", "{\"axes\":[1]}", "2x0", "!has size 0, not 1"},
     {"unsqueeze", "{\"axes\":[0,-1]}", "2x3", "1x2x3x1"},
     {"unsqueeze", "{\"axes\":[3]}", "2x3", "!axis 3 is outside"},
     {"unsqueeze", "{\"axes\":[1,1]}", "2x3", "!given twice"},

@@ -122,7 +122,7 @@ static int read_equation(struct onnx_import *im, struct equation *e)
 
     if (!a || a->type != ONNX_ATTR_STRING)
         return onnx_fail(im, INFER_EFORMAT, "no equation");
-    text = (const char *)a->s.data;
+    text = a->s.data ? (const char *)a->s.data : "";
     n = a->s.bytes;
     for (int i = 0; i < e->n && im->rc == 0; i++) {
         const size_t length = term_length(text + at, n - at);
