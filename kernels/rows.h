@@ -15,13 +15,20 @@ extern "C" {
 #include "kernels/kernels.def"
 #undef KERN_ROW
 
-/* On a CPU: the bits of a deterministic problem do not depend on the number of
- * threads; a further flag of struct kern_row.  prepare() chooses by
- * kern_device.threads nothing that changes a sum where the problem is
- * deterministic. */
+/* The bits of an output do not depend on what else is computed; a further flag
+ * of struct kern_row.  On a CPU: of a deterministic problem, not on the number
+ * of threads: prepare() chooses by kern_device.threads nothing that changes a
+ * sum.  On a GPU: not on the other images of the batch, nor on how many there
+ * are (dimension 0 of what is no constant), as long as the variant is not one
+ * of KERN_OTHER_SUMS, and whichever of the others it is. */
 #define KERN_INVARIANT (1u << 16)
 
-/* True for rows that are flagged so, and for the reference. */
+/* A further flag of struct kern_exec: this variant adds the terms of an output
+ * in another order than those of the row that are not flagged, or in one that
+ * depends on the batch, as split-K's parts do. */
+#define KERN_OTHER_SUMS (1u << 17)
+
+/* True for rows that are flagged KERN_INVARIANT, and for the reference. */
 bool kern_row_is_invariant(const struct kern_row *row);
 
 /* A line of the table as an element of an array of struct kern_row. */

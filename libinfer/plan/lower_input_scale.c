@@ -54,12 +54,12 @@ static int image_of(const struct lower *l)
  * comes from the L2 cache while its neighbours start and end, and the scale
  * delays the convolution (EfficientNet-B0 on an H200). On a CPU only the
  * reference fuses, and its bits must be those of separate nodes. */
-#define GPU_LEAST (INT64_C(1) << 21)
+#define GPU_LEAST (1 << 21)
 
 static bool is_worth_it(const struct lower *l, const struct view *image)
 {
     return !l->plan->config->device->ops->host_memory &&
-           kern_tensor_count(&image->t) >= GPU_LEAST;
+           plan_count(l->plan, &image->t) >= GPU_LEAST;
 }
 
 bool lower_defer_scale(const struct lower *l)

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "kernels/rows.h"
 #include "libinfer/graph/ops/op.h"
 #include "libinfer/plan/lower.h"
 #include "libinfer/plan/plan_choice.h"
@@ -204,7 +205,8 @@ static bool is_better(const struct lower *l, const struct plan_emit *e)
     double image;
 
     if (!plan_find(plan, e, plan->config->tiers.tier[0], false, NULL, &c) ||
-        plan_moves(e, X, &c.attempt))
+        plan_moves(e, X, &c.attempt) ||
+        (plan_is_batch_invariant(plan) && !kern_row_is_invariant(c.row)))
         return false;
     image = (double)kern_tensor_count(&e->in[X].t) *
             (double)infer_dtype_size(e->in[X].t.dtype);

@@ -335,6 +335,23 @@ static int allocate(struct plan *plan, struct infer_error *err)
     return 0;
 }
 
+/* plan->batch. */
+static int64_t batch_of(const struct plan *plan)
+{
+    const struct graph *free = model_graph(plan->config->model);
+    int64_t batch = 0;
+
+    for (int i = 0; i < free->n_inputs; i++) {
+        const struct graph_value *v = &free->value[free->input[i]];
+        const int64_t images = plan->g->value[plan->g->input[i]].dim[0];
+
+        if (v->rank < 1 || v->dim[0] >= 0 || (batch > 0 && images != batch))
+            return 0;
+        batch = images;
+    }
+    return batch;
+}
+
 static int make(struct plan *plan, const struct graph_shape *shape,
                 struct infer_error *err)
 {
@@ -346,6 +363,8 @@ static int make(struct plan *plan, const struct graph_shape *shape,
     rc = graph_infer_shapes(plan->g, shape, err);
     if (rc == 0)
         rc = allocate(plan, err);
+    if (rc == 0)
+        plan->batch = batch_of(plan);
     if (rc == 0)
         rc = plan_find_attention(plan, err);
     if (rc == 0)

@@ -100,6 +100,8 @@ struct plan {
      * one thread, so that no choice depends on the number of threads. */
     struct kern_device asked;
     struct graph *g; /* with the shapes of this plan */
+    /* The batch that all inputs have and the model leaves open; 0: none. */
+    int64_t batch;
     struct plan_value *value;
     struct plan_buffers buffers; /* memory: enum plan_memory */
     struct plan_copy *copy;
@@ -188,8 +190,25 @@ void *plan_locate(const struct plan *plan, const struct view *v);
 const char *plan_step_name(const struct plan *plan,
                            const struct plan_step *step);
 
-/* A query for the problem on these views, whose tensors are those of the
- * problem. */
+/* True on a GPU with `deterministic`: one plan runs the whole batch, by rows
+ * and variants whose sums do not depend on it. */
+static inline bool plan_is_batch_invariant(const struct plan *plan)
+{
+    return plan->config->deterministic && plan->asked.kind == KERN_CUDA;
+}
+
+/* Elements of a tensor of the batch, for choices by size: of ROW_BATCH images
+ * where they may not depend on the batch. */
+static inline double plan_count(const struct plan *plan,
+                                const struct kern_tensor *t)
+{
+    const double count = (double)kern_tensor_count(t);
+
+    return plan_is_batch_invariant(plan) && plan->batch > 0
+               ? count * ROW_BATCH / (double)plan->batch
+               : count;
+}
+
 /* A query whose views are aligned. */
 struct row_query plan_ask(const struct plan *plan,
                           const struct kern_problem *p);
@@ -197,6 +216,8 @@ struct row_query plan_ask(const struct plan *plan,
  * thread unless the row is invariant. */
 const struct kern_device *plan_device(const struct plan *plan,
                                       const struct kern_row *row);
+/* A query for the problem on these views, whose tensors are those of the
+ * problem. */
 struct row_query plan_query(const struct plan *plan,
                             const struct kern_problem *p, const struct view *in,
                             const struct view *out);

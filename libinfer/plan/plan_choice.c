@@ -135,11 +135,12 @@ static bool is_aligned(const struct plan *plan, const struct view *v)
 
 struct row_query plan_ask(const struct plan *plan, const struct kern_problem *p)
 {
-    return (struct row_query){.problem = p,
-                              .device = &plan->asked,
-                              .aligned = true,
-                              .invariant = plan->config->deterministic &&
-                                           plan->asked.kind == KERN_CPU};
+    return (struct row_query){
+        .problem = p,
+        .device = &plan->asked,
+        .aligned = true,
+        .invariant = plan->config->deterministic,
+        .batch = plan_is_batch_invariant(plan) ? plan->batch : 0};
 }
 
 const struct kern_device *plan_device(const struct plan *plan,

@@ -126,10 +126,10 @@ static int in_place(const struct plan *plan, const struct plan_emit *e,
 }
 
 /* Estimate of a copy in microseconds: its launch, and its bytes at 2 TB/s. */
-static double copy_estimate(const struct kern_tensor *t)
+static double copy_estimate(const struct plan *plan,
+                            const struct kern_tensor *t)
 {
-    return 3 + 2e-6 * (double)kern_tensor_count(t) *
-                   (double)infer_dtype_size(t->dtype);
+    return 3 + 2e-6 * plan_count(plan, t) * (double)infer_dtype_size(t->dtype);
 }
 
 /* Writes to the value's place in a concatenation if a row of the same tier
@@ -165,7 +165,7 @@ static int try_dest(struct plan *plan, const struct plan_emit *e,
     dense.t = c->problem.out[0];
     q = plan_query(plan, &c->problem, in, &dense);
     (void)row_best(&q, c->tier, NULL, &here);
-    if (here > 0 && (there == 0 || there > here + copy_estimate(want)))
+    if (here > 0 && (there == 0 || there > here + copy_estimate(plan, want)))
         return 0;
     c->row = row;
     memcpy(&c->problem, &p, sizeof p);

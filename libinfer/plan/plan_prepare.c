@@ -169,8 +169,11 @@ static int prepare_step(struct plan *plan, struct plan_step *s,
     if (!s->choice.row)
         s->choice.row = s->exec.row;
     memcpy(&problem, &s->exec.problem, sizeof problem);
-    rc = tuner_prepare(&s->choice, &problem, plan_device(plan, s->choice.row),
-                       err, &s->exec);
+    rc = plan_is_batch_invariant(plan)
+             ? row_prepare_invariant(s->choice.row, &problem, &plan->asked, err,
+                                     &s->exec)
+             : tuner_prepare(&s->choice, &problem,
+                             plan_device(plan, s->choice.row), err, &s->exec);
     if (rc < 0) {
         const struct kern_row *row = s->choice.row;
 

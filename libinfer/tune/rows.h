@@ -39,10 +39,23 @@ struct row_query {
     const struct kern_problem *problem;
     const struct kern_device *device;
     bool aligned; /* every view is (row_view_is_aligned()) */
-    /* On a CPU rows whose sums do not depend on the number of threads come
-     * before the others (kern_row_is_invariant()). */
+    /* Rows whose sums do not depend on the number of threads or, on a GPU, on
+     * the batch come before the others (kern_row_is_invariant()). */
     bool invariant;
+    /* On a GPU with `invariant`: images in dimension 0 of what is no constant;
+     * rows are chosen as for ROW_BATCH of them, so that the choice does not
+     * depend on the batch.  0: as for the problem. */
+    int64_t batch;
 };
+
+/* With fewer images the device is not full, with more the best row is mostly
+ * the same. */
+#define ROW_BATCH 8
+
+/* The problem as it is with ROW_BATCH images instead of `batch`; the problem
+ * itself if the batch cannot be told from other sizes. */
+void row_at_batch(const struct kern_problem *p, int64_t batch,
+                  struct kern_problem *out);
 
 /* Bytes that rows of a GPU read and write at once, at most (kern.h). */
 #define ROW_GPU_ALIGN 16
@@ -59,10 +72,17 @@ static inline bool row_is_of(const struct kern_row *row, uint32_t tier,
     return row->op == op && (tier >> row->backend & 1) != 0;
 }
 
-/* True if the row supports the problem and, unless it is a KERN_STRIDED row,
- * every view is aligned. */
+/* True if the row supports the problem, with q->batch also at ROW_BATCH images,
+ * and, unless it is a KERN_STRIDED row, every view is aligned. */
 bool row_takes(const struct row_query *q, const struct kern_row *row,
                struct infer_error *why);
+
+/* Prepares the first variant that has the sums of an invariant row
+ * (KERN_OTHER_SUMS), or variant 0 if there is none. */
+int row_prepare_invariant(const struct kern_row *row,
+                          const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *err,
+                          struct kern_exec *out);
 
 /* The row of the tier that takes the problem with the lowest estimate; baseline
  * rows are not asked.  Two rows of which one has no estimate keep the order of

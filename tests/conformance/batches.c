@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * With `deterministic` an image gives the same bits alone and in any batch, at
- * any place in it, on any number of threads.
+ * any place in it, on any number of threads of a CPU.
  *
  * usage: batches [--device=cpu|cuda|cuda:N] [--precision=fp32|tf32|fp16|bf16]
  *                [--match=TEXT] only networks whose path holds the text
@@ -33,9 +33,12 @@
 /* Seconds a network may take alone; larger ones run fewer batches. */
 #define SLOW 0.5
 
+/* Images of the largest batch. */
+#define LARGEST 128
+
 /* The images of a batch, in this order. */
 struct batch {
-    int n, image[2 * IMAGES];
+    int n, image[LARGEST];
 };
 
 static const struct batch batches[] = {
@@ -43,6 +46,8 @@ static const struct batch batches[] = {
     {8, {1, 1, 2, 0, 4, 3, 2, 0}}, {1, {2}},
 };
 static const int thread_counts[] = {1, 2, 3, 5};
+/* Further batches of a GPU, which chooses kernels by how they fill it. */
+static const int large[] = {37, LARGEST};
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof(*(a))))
 
@@ -195,21 +200,93 @@ static void compare(struct net *n, const struct batch *b, int threads,
     }
 }
 
+static int run_batch(struct net *n, struct infer_session *s, int threads,
+                     const struct batch *b, struct infer_error *err)
+{
+    struct infer_array out[MAX_OUT] = {{0}};
+    const int rc = run(n, s, b, out, err);
+
+    if (rc == INFER_OK)
+        compare(n, b, threads, out);
+    free_outputs(out);
+    return rc;
+}
+
 static int run_batches(struct net *n, int threads, struct infer_error *err)
 {
     const int few = n->slow ? 2 : COUNT(batches);
     struct infer_session *s = NULL;
-    struct infer_array out[MAX_OUT] = {{0}};
     int rc = open_session(n, threads, &s, err);
 
-    for (int b = 0; b < few && rc == INFER_OK; b++) {
-        rc = run(n, s, &batches[b], out, err);
-        if (rc == INFER_OK)
-            compare(n, &batches[b], threads, out);
-        free_outputs(out);
+    for (int b = 0; b < few && rc == INFER_OK; b++)
+        rc = run_batch(n, s, threads, &batches[b], err);
+    for (int i = 0; i < COUNT(large) && on_gpu && rc == INFER_OK; i++) {
+        struct batch b = {.n = large[i]};
+
+        for (int k = 0; k < b.n; k++)
+            b.image[k] = (3 * k + k / IMAGES) % IMAGES;
+        rc = run_batch(n, s, threads, &b, err);
     }
     infer_session_close(&s);
     return rc;
+}
+
+/* ---- where it begins ----------------------------------------------- */
+
+/* The first image's part of a tensor of the last run; false if the tensor has
+ * none. */
+static bool read_first(struct infer_session *s, const char *name, int images,
+                       void **data, size_t *bytes)
+{
+    struct infer_array t = {0};
+
+    *data = NULL;
+    if (infer_session_read(s, name, &t, NULL) != INFER_OK || t.rank < 1 ||
+        t.dim[0] != images)
+        return false;
+    *data = t.data = malloc(t.bytes + 1);
+    *bytes = t.bytes / (size_t)images;
+    return infer_session_read(s, name, &t, NULL) == INFER_OK;
+}
+
+/* Names the first tensor, in the graph's order, that an image has with other
+ * bits in a batch of five.  Kept tensors may be computed by other kernels. */
+static void find_first(const struct net *n)
+{
+    struct infer_session *s[2] = {NULL, NULL};
+    const struct batch b[2] = {{1, {0}}, batches[0]};
+    struct infer_error err = {0};
+    bool good = true, same = true;
+
+    asked.keep_tensors = 1;
+    for (int i = 0; i < 2 && good; i++) {
+        struct infer_array out[MAX_OUT] = {{0}};
+
+        good = open_session(n, 1, &s[i], &err) == INFER_OK &&
+               run(n, s[i], &b[i], out, &err) == INFER_OK;
+        free_outputs(out);
+    }
+    asked.keep_tensors = 0;
+    for (int i = 0; good && same; i++) {
+        const char *name = infer_session_tensor_name(s[0], i);
+        size_t bytes[2] = {0, 0};
+        void *data[2] = {NULL, NULL};
+
+        if (!name)
+            break;
+        if (read_first(s[0], name, 1, &data[0], &bytes[0]) &&
+            read_first(s[1], name, b[1].n, &data[1], &bytes[1]))
+            same =
+                bytes[0] == bytes[1] && memcmp(data[0], data[1], bytes[0]) == 0;
+        if (!same)
+            printf("       it begins with %s\n", name);
+        free(data[0]);
+        free(data[1]);
+    }
+    if (good && same)
+        printf("       no tensor of a session that keeps them differs\n");
+    infer_session_close(&s[0]);
+    infer_session_close(&s[1]);
 }
 
 /* ---- networks ------------------------------------------------------ */
@@ -249,6 +326,8 @@ static void check_model(const char *path, struct infer_model *model)
             rc = run_batches(&n, thread_counts[t], &err);
     if (rc < 0)
         printf("       %s\n", err.text);
+    else if (n.different > 0)
+        find_first(&n);
     networks++;
     failures += rc < 0 || n.different > 0;
     printf("%-6s %s: %d of %d images differ\n",

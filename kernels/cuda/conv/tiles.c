@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/rows.h"
 
 int conv_rank(const struct conv_family *f, const struct kern_problem *p,
               const struct kern_device *d, struct infer_error *why,
@@ -82,6 +83,35 @@ int conv_family_variants(const struct conv_family *f,
     return rc < 0 ? rc : r.variants;
 }
 
+static bool is_named(const struct conv_tile *tile, const char *part)
+{
+    return strstr(tile->name, part) != NULL;
+}
+
+static bool holds_named(const struct conv_ranking *r, const char *part)
+{
+    for (int i = 0; i < r->n; i++)
+        if (is_named(r->at[i].tile, part))
+            return true;
+    return false;
+}
+
+/* True for a tile of other sums than the family's plain ones (KERN_OTHER_SUMS);
+ * own: the name of the tile's own variant.  The depth is cut into parts, as
+ * many as fill the device, by tiles of split-K and by clusters.  Of channels
+ * that the other tiles pad, a gather adds other terms in one instruction. Sums
+ * of integers are exact in any order. */
+static bool has_other_sums(const struct conv_ranking *r,
+                           const struct kern_row *row,
+                           const struct conv_tile *tile, const char *own)
+{
+    if (row->acc == INFER_I32)
+        return false;
+    return is_named(tile, "splitk") || is_named(tile, "cluster") ||
+           strncmp(own, "cluster", 7) == 0 ||
+           (is_named(tile, "gather") && holds_named(r, "padded"));
+}
+
 int conv_family_prepare(const struct conv_family *f, struct kern_exec *e,
                         const struct kern_device *d, struct infer_error *err)
 {
@@ -105,6 +135,8 @@ int conv_family_prepare(const struct conv_family *f, struct kern_exec *e,
         return rc;
     ((struct conv_tiled *)e->state)->tile = tile;
     memcpy(own_name, e->variant_name, sizeof own_name);
+    if (has_other_sums(&r, e->row, tile, own_name))
+        e->flags |= KERN_OTHER_SUMS;
     snprintf(e->variant_name, sizeof e->variant_name, "%.31s%s%.31s",
              tile->name, own_name[0] ? " " : "", own_name);
     return 0;

@@ -27,6 +27,7 @@
 
 #include "kernels/cuda/depthwise/depthwise_mma.cuh"
 #include "kernels/cuda/depthwise/depthwise_window.cuh"
+#include "kernels/rows.h"
 
 /* Zero if the pixel lies outside the image; 32-bit words at a time, which are
  * half as many as values of 16 bits. */
@@ -386,6 +387,10 @@ static inline int depthwise_choose(struct kern_exec *e,
     s->width = width >= 0 && width < DEPTHWISE_WIDTHS
                    ? depthwise_width(&s->g, size, d, width)
                    : 0;
+    /* Tiles add products in another order than threads.  The quicker of the two
+     * for most batches has the sums of a KERN_INVARIANT row. */
+    if (takes && (s->width > 0) == (s->g.r > 5))
+        e->flags |= KERN_OTHER_SUMS;
     if (s->width > 0) {
         snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
         return 0;

@@ -16,6 +16,7 @@ struct norm_args {
     void *y;
     float epsilon;
     bool rms;
+    bool alike; /* norm_start() */
 };
 
 template <typename T, int G>
@@ -52,8 +53,8 @@ template <typename T>
 static int start(const struct norm_args *a, const struct kern_args *args,
                  struct infer_error *err)
 {
-    return norm_start(norm_kernel<T, 32>, norm_kernel<T, NORM_THREADS>, a, args,
-                      err);
+    return norm_start(norm_kernel<T, 32>, norm_kernel<T, NORM_THREADS>, a,
+                      a->alike, args, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
@@ -69,6 +70,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
     if (kern_tensor_count(&p->out[0]) == 0)
         return 0;
+    a.alike = p->deterministic;
     a.scale_type = scale ? scale->dtype : INFER_NONE;
     a.shift_type = shift ? shift->dtype : INFER_NONE;
     a.scale = args->in[1];

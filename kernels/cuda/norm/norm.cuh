@@ -83,16 +83,23 @@ norm_measure(const struct cuda_strided<OPERANDS> &inner, const T *x,
 
 /* ---- blocks -------------------------------------------------------- */
 
+/* Elements of a block, at most, that a warp takes where the choice may not
+ * depend on the number of blocks. */
+#define NORM_ALIKE 512
+
 /* Launches `warps`, the kernel in which a warp takes a block of elements, for
  * small ones and many of moderate size, else `whole`, in which NORM_THREADS
- * do.  The arguments hold the loops, outer and inner. */
+ * do.  The arguments hold the loops, outer and inner.  alike: blocks of one
+ * size are summed alike, however many there are. */
 template <typename Args>
 static int norm_start(void (*warps)(const Args), void (*whole)(const Args),
-                      const Args *a, const struct kern_args *args,
+                      const Args *a, bool alike, const struct kern_args *args,
                       struct infer_error *err)
 {
     const int64_t blocks = a->outer.count, elements = a->inner.count;
-    const bool small = elements <= 64 || (elements <= 2048 && blocks >= 1024);
+    const bool many = elements <= 2048 && blocks >= 1024;
+    const bool small =
+        elements <= 64 || (alike ? elements <= NORM_ALIKE : many);
     const int64_t grid =
         (blocks * (small ? 32 : NORM_THREADS) + NORM_THREADS - 1) /
         NORM_THREADS;

@@ -85,8 +85,8 @@ template <typename T>
 static int start(const struct norm_args *a, const struct kern_args *args,
                  struct infer_error *err)
 {
-    return norm_start(norm_kernel<T, 32>, norm_kernel<T, NORM_THREADS>, a, args,
-                      err);
+    return norm_start(norm_kernel<T, 32>, norm_kernel<T, NORM_THREADS>, a,
+                      false, args, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,

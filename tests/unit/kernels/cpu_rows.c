@@ -285,7 +285,8 @@ TEST(winograd_before_onednn)
     const int64_t image[] = {16, 64, 32, 32}, window[] = {64, 64, 3, 3};
     const struct device cpu = {.kern = {.kind = KERN_CPU, .threads = 1}};
     struct kern_problem p = {.op = KERN_CONV_DGRAD, .n_in = 2, .n_out = 1};
-    const struct row_query q = {&p, &cpu.kern, true, false};
+    const struct row_query q = {
+        .problem = &p, .device = &cpu.kern, .aligned = true};
     const struct kern_row *winograd =
         kern_row_at(KERN_ROW_conv2d_dgrad_nhwc_f32_cpu_winograd);
     struct row_tiers tiers;

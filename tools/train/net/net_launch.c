@@ -100,7 +100,8 @@ static const struct kern_row *choose(const struct net *n,
                                      struct kern_problem *p,
                                      struct infer_error *why)
 {
-    const struct row_query q = {p, &n->options.device->kern, true, false};
+    const struct row_query q = {
+        .problem = p, .device = &n->options.device->kern, .aligned = true};
     const uint32_t weights = weight_inputs(n, e);
     const uint32_t *tier = n->tiers.tier;
     const struct kern_row *row;
@@ -122,7 +123,8 @@ static const struct kern_row *choose(const struct net *n,
 static struct row_query query(const struct net *n, const struct net_launch *e)
 {
     const struct device *d = n->options.device;
-    struct row_query q = {&e->p, &d->kern, true, false};
+    struct row_query q = {
+        .problem = &e->p, .device = &d->kern, .aligned = true};
 
     for (int i = 0; i < KERN_MAX_IN; i++)
         q.aligned = q.aligned &&
