@@ -261,6 +261,23 @@ static double wgmma_stores_us(const struct kern_problem *p,
     return (int)L::MT * stages * (stage + residual);
 }
 
+/* Microseconds that TMA takes to gather the pixels of a k-tile under a window,
+ * however few channels they have.  A pixel that begins at 16 bytes which 32 do
+ * not divide takes 6 to 8 cycles: 3x3 over 28x28 images takes 17.5 us with 24
+ * channels, 10.3 with 32, 18.5 with 40, 11.5 with 48, 15.1 with 56, 11.6 with
+ * 64 (batch of 64, H200). */
+template <typename L> static double wgmma_gather_us(const struct wgmma_state *s)
+{
+    const int size = (int)sizeof(typename L::T);
+    const int rest = s->g.cg * size % 128;
+
+    if (s->g.r * s->g.s == 1)
+        return 0;
+    if (s->g.x_pitch * size % 32 == 0)
+        return 0.15 + 1e-3 * (int)L::BM;
+    return (rest == 48 || rest == 80 ? 4.2e-3 : 3.3e-3) * (int)L::BM;
+}
+
 /* Waves of persistent tiles, or the memory traffic, whichever is longer.  The
  * products of a wave follow each other; the epilogues of a warpgroup follow its
  * own products.  If few multiprocessors have work, their clock is higher and
@@ -274,8 +291,10 @@ static double wgmma_estimate_tile(const struct kern_problem *p,
     const int waves = conv_ceil_div(tiles, s->multiprocessors);
     const double idle = 1 - tiles / (2.0 * s->multiprocessors);
     const bool eased = L::mode::WEIGHTS == 1 && idle > 0;
-    const double k_tile =
-        wgmma_k_tile_us<L>(percent) * (eased ? 1 - 0.245 * idle : 1);
+    const double multiply = wgmma_k_tile_us<L>(percent);
+    const double gather = wgmma_gather_us<L>(s);
+    const double k_tile = (multiply > gather ? multiply : gather) *
+                          (eased ? 1 - 0.245 * idle : 1);
     const double products = s->k_tiles * k_tile + 0.33;
     const double stores = wgmma_stores_us<L>(p, s);
     double time = waves * (products + stores);
@@ -315,8 +334,11 @@ static double wgmma_estimate_cluster(const struct kern_problem *p,
     const int most = L::TWO_FIT ? 2 : 1;
     const double ctas = (double)s->tiles_m * s->tiles_n * s->cluster;
     const double load = ctas / s->multiprocessors;
+    const bool slow = s->g.x_pitch * (int)sizeof(typename L::T) % 32 != 0;
+    const double gather = slow ? wgmma_gather_us<L>(s) : 0;
+    const double multiply = wgmma_k_tile_us<L>(percent);
     const double shared =
-        (load < most ? load : most) * wgmma_k_tile_us<L>(percent);
+        (load < most ? load : most) * (multiply > gather ? multiply : gather);
     /* Splitting pixels in registers takes the same time for every BN. */
     const double alone = L::mode::WEIGHTS == 2 ? 0.6 : 0.24;
     const double k_tile = shared > alone ? shared : alone;
