@@ -22,7 +22,7 @@ void tflite_import_concat(struct tflite_import *im, int param)
     axis = tflite_axis(im, fb_i32(&im->op.options, 0, 0), rank);
     for (int i = 0; i < n; i++)
         swapped = swapped || tflite_is_swapped(im, i);
-    in = calloc((size_t)n, sizeof *in);
+    in = calloc((unsigned)n, sizeof *in);
     if (!in)
         tflite_fail(im, INFER_EMEMORY, "out of memory");
     for (int i = 0; i < n && im->status == 0; i++)
