@@ -68,9 +68,11 @@ static int64_t result(int64_t x, struct fixed gate, struct fixed scale,
     int32_t g = fine;
     int64_t y;
 
-    if (gate.exponent > 0)
-        g = saturated((int64_t)g
-                      << (gate.exponent > 16 ? 15 : gate.exponent - 1));
+    if (gate.exponent > 0) {
+        const int by = gate.exponent > 16 ? 15 : gate.exponent - 1;
+
+        g = saturated(g * ((int64_t)1 << by));
+    }
     g = high_product(g, gate.m, true);
     if (gate.exponent > 0)
         g = saturated((int64_t)g * 2);
