@@ -154,7 +154,7 @@ static bool put_errors(cJSON *root, const struct multiplier *m)
     struct multiplier_errors e;
     cJSON *errors = cJSON_AddObjectToObject(root, "errors");
 
-    multiplier_measure(m, NULL, &e);
+    multiplier_measure(m, NULL, NULL, &e);
     return errors && put(errors, "rate", cJSON_CreateNumber(e.rate)) &&
            put(errors, "mean", cJSON_CreateNumber(e.mean)) &&
            put(errors, "mean_absolute", cJSON_CreateNumber(e.mean_absolute)) &&

@@ -23,8 +23,8 @@ double multiplier_product(const struct multiplier *m, int a, int b)
     return ldexp(1 + (entry & 0x7fffff) / 8388608.0, entry >> 23);
 }
 
-void multiplier_measure(const struct multiplier *m, const double *second,
-                        struct multiplier_errors *out)
+void multiplier_measure(const struct multiplier *m, const double *first,
+                        const double *second, struct multiplier_errors *out)
 {
     const int count = 1 << m->bits;
     double pairs = 0, quotients = 0;
@@ -36,7 +36,8 @@ void multiplier_measure(const struct multiplier *m, const double *second,
             const double exact =
                 multiplier_operand(m, a) * multiplier_operand(m, b);
             const double error = multiplier_product(m, a, b) - exact;
-            const double weight = second ? second[b] : 1;
+            const double weight =
+                (first ? first[a] : 1) * (second ? second[b] : 1);
             pairs += weight;
             out->rate += weight * (error != 0);
             out->mean += weight * error;

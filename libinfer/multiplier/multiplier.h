@@ -146,10 +146,10 @@ struct multiplier_errors {
     double relative_bias; /* mean of (table - exact) / |exact| */
     bool commutative;
 };
-/* second: how often a pair with each second operand counts, not all of them 0;
+/* first, second: how often a pair with each operand counts, not all of them 0;
  * NULL: once each. */
-void multiplier_measure(const struct multiplier *m, const double *second,
-                        struct multiplier_errors *out);
+void multiplier_measure(const struct multiplier *m, const double *first,
+                        const double *second, struct multiplier_errors *out);
 
 /* ---- the forms of files -------------------------------------------- */
 

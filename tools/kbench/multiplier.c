@@ -22,13 +22,14 @@ static const char usage[] =
     "name \"*.c\" is compiled (doc/multipliers.md).\n";
 
 struct request {
-    const char *axm, *html, *model;
+    const char *axm, *html, *model, *inputs;
     bool list;
 };
 
 /* What reports need beside the request. */
 struct reporting {
-    const struct graph *graph; /* of --model, or NULL */
+    const struct graph *graph;     /* of --model, or NULL */
+    const struct samples *samples; /* of --inputs, or NULL */
     cJSON *all;
     FILE *page; /* NULL: none */
 };
@@ -41,6 +42,10 @@ static const struct cli_option options[] = {
     {"model", 0, CLI_TEXT, "FILE",
      "second operands count as often as this network's weights have them",
      CLI_FIELD(struct request, model)},
+    {"inputs", 0, CLI_TEXT, "PATH[:N]",
+     "first operands count as often as its layers read them in these "
+     "pictures or arrays",
+     CLI_FIELD(struct request, inputs)},
     {"list", 0, CLI_FLAG, NULL, "built-in multipliers",
      CLI_FIELD(struct request, list)},
     {NULL}};
@@ -126,16 +131,16 @@ static int report(const struct cli *cli, const struct request *r,
 {
     struct multiplier_errors e;
     struct multiplier *m = NULL;
-    double *second = NULL;
+    struct kb_operands operands = {NULL, NULL};
     int rc = tool_open_multiplier(text, err, &m);
 
     if (rc == 0 && to->graph)
-        rc = kb_multiplier_count(m, to->graph, err, &second);
+        rc = kb_multiplier_count(m, to->graph, to->samples, err, &operands);
     if (rc < 0) {
         multiplier_free(m);
         return rc;
     }
-    multiplier_measure(m, second, &e);
+    multiplier_measure(m, operands.first, operands.second, &e);
     if (!cli->json)
         print(m, &e);
     else if (!cJSON_AddItemToArray(to->all, json_of(m, &e)))
@@ -144,7 +149,7 @@ static int report(const struct cli *cli, const struct request *r,
         kb_multiplier_put(to->page, m, &e, r->model);
     if (r->axm)
         rc = multiplier_write(m, r->axm, err);
-    free(second);
+    kb_multiplier_clear(&operands);
     multiplier_free(m);
     return rc;
 }
@@ -183,6 +188,10 @@ static int check(const struct cli *cli, const struct request *r, int count)
         cli_error(cli, "no multiplier is given (--list, --help)");
         return CLI_USAGE;
     }
+    if (r->inputs && !r->model) {
+        cli_error(cli, "--inputs needs --model");
+        return CLI_USAGE;
+    }
     if (r->axm && count != 2) {
         cli_error(cli, "--axm takes one multiplier, not %d", count - 1);
         return CLI_USAGE;
@@ -206,6 +215,7 @@ int kb_multiplier(int argc, char **argv)
         return list_formulas();
     struct weights_network network = {0};
     struct weights_options read;
+    struct samples samples = {0};
     struct reporting to = {.all = cli.json ? cJSON_CreateArray() : NULL};
     if (r.model) {
         weights_options_init(&read);
@@ -215,8 +225,13 @@ int kb_multiplier(int argc, char **argv)
                            r.model);
         to.graph = network.graph;
     }
+    if (rc == 0 && r.inputs)
+        rc = samples_read(r.inputs, network.graph, &err, &samples);
+    if (rc == 0 && r.inputs)
+        to.samples = &samples;
     if (rc == 0)
         rc = report_all(&cli, &r, argv + 1, count - 1, &to, &err);
+    samples_clear(&samples);
     weights_network_close(&network);
     if (rc < 0) {
         cJSON_Delete(to.all);

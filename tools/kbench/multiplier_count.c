@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which operands the weights of a model are. */
+/* Which operands a model has. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +7,16 @@
 #include "kernels/base/error.h"
 #include "kernels/base/product_table.h"
 #include "libinfer/graph/constant.h"
+#include "tools/array.h"
 #include "tools/kbench/multiplier_report.h"
+#include "tools/probe.h"
 
-/* Adds the elements of a constant that is in memory. */
-static void count_floats(const struct multiplier *m, const struct constant *c,
-                         double *count)
+static void count_floats(const struct multiplier *m, const void *data,
+                         int64_t n, double *count)
 {
-    for (int64_t i = 0; i < constant_count(c); i++) {
+    for (int64_t i = 0; i < n; i++) {
         uint32_t bits;
-        memcpy(&bits, c->data + 4 * i, sizeof bits);
+        memcpy(&bits, (const char *)data + 4 * i, sizeof bits);
         const uint32_t exponent = bits & PRODUCT_TABLE_EXPONENT;
         if (exponent != 0 && exponent != PRODUCT_TABLE_EXPONENT)
             count[product_table_index(m->bits, bits)]++;
@@ -49,7 +50,7 @@ static int count_constant(const struct multiplier *m, struct constant *c,
     if (!wanted)
         return error_set(err, INFER_EMEMORY, "out of memory");
     if (floats)
-        count_floats(m, wanted, count);
+        count_floats(m, wanted->data, constant_count(wanted), count);
     else
         count_integers(m, wanted, count);
     constant_unref(wanted);
@@ -67,33 +68,87 @@ static struct constant *weights_of(const struct graph *g, int value)
     return n->op == GRAPH_DEQUANTIZE ? g->value[n->in[0]].data : NULL;
 }
 
-int kb_multiplier_count(const struct multiplier *m, const struct graph *g,
-                        struct infer_error *err, double **out)
+static bool multiplies(const struct graph_node *n)
 {
-    const int operands = 1 << m->bits;
-    double *count = calloc((size_t)operands, sizeof *count), sum = 0;
-    int rc = count ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
+    return n->op == GRAPH_CONV || n->op == GRAPH_CONV_TRANSPOSE ||
+           n->op == GRAPH_DENSE;
+}
+
+static int count_weights(const struct multiplier *m, const struct graph *g,
+                         struct infer_error *err, double *count)
+{
+    double sum = 0;
+    int rc = 0;
 
     for (int i = 0; rc == 0 && i < g->n_nodes; i++) {
-        const struct graph_node *n = &g->node[i];
-        if (n->op != GRAPH_CONV && n->op != GRAPH_CONV_TRANSPOSE &&
-            n->op != GRAPH_DENSE)
-            continue;
-        struct constant *c = weights_of(g, n->in[1]);
+        struct constant *c =
+            multiplies(&g->node[i]) ? weights_of(g, g->node[i].in[1]) : NULL;
         if (c)
             rc = count_constant(m, c, err, count);
     }
-    for (int i = 0; rc == 0 && i < operands; i++)
+    for (int i = 0; i < 1 << m->bits; i++)
         sum += count[i];
     if (rc == 0 && !(sum > 0))
         rc = error_set(err, INFER_EUNSUPPORTED,
                        "no convolution or dense layer has weights that "
                        "multiplier '%s' takes",
                        m->name);
-    if (rc < 0) {
-        free(count);
-        return rc;
+    return rc;
+}
+
+/* Counts what the layers read. */
+static int count_samples(const struct multiplier *m, const struct graph *g,
+                         const struct samples *samples, struct infer_error *err,
+                         double *count)
+{
+    int *value = calloc((size_t)g->n_nodes + 1, sizeof *value), n = 0;
+    struct probe p = {0};
+    int rc = value ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
+
+    if (rc == 0 && m->kind != MULTIPLIER_FLOAT)
+        rc = error_set(err, INFER_EUNSUPPORTED,
+                       "--inputs: multiplier '%s' takes integers", m->name);
+    for (int i = 0; rc == 0 && i < g->n_nodes; i++)
+        if (multiplies(&g->node[i]))
+            value[n++] = g->node[i].in[0];
+    if (rc == 0)
+        rc = probe_open(g, value, n, err, &p);
+    for (int s = 0; rc == 0 && s < samples->n; s++) {
+        rc = probe_run(&p, samples, s, err);
+        for (int i = 0; rc == 0 && i < n; i++) {
+            const struct infer_array *a = &p.out[p.place[i]];
+            if (a->dtype == INFER_F32)
+                count_floats(m, a->data, array_count(a), count);
+        }
     }
-    *out = count;
-    return 0;
+    probe_close(&p);
+    free(value);
+    return rc;
+}
+
+int kb_multiplier_count(const struct multiplier *m, const struct graph *g,
+                        const struct samples *samples, struct infer_error *err,
+                        struct kb_operands *out)
+{
+    const size_t operands = (size_t)1 << m->bits;
+    int rc = 0;
+
+    out->second = calloc(operands, sizeof *out->second);
+    out->first = samples ? calloc(operands, sizeof *out->first) : NULL;
+    if (!out->second || (samples && !out->first))
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    if (rc == 0)
+        rc = count_weights(m, g, err, out->second);
+    if (rc == 0 && samples)
+        rc = count_samples(m, g, samples, err, out->first);
+    if (rc < 0)
+        kb_multiplier_clear(out);
+    return rc;
+}
+
+void kb_multiplier_clear(struct kb_operands *operands)
+{
+    free(operands->first);
+    free(operands->second);
+    *operands = (struct kb_operands){NULL, NULL};
 }

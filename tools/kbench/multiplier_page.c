@@ -140,7 +140,7 @@ void kb_multiplier_put(FILE *f, const struct multiplier *m,
                                         : "Unsigned integers",
             m->bits, m->form, m->crc);
     if (model) {
-        fprintf(f, "Figures are weighted by the weights of ");
+        fprintf(f, "Pairs count as often as their operands in ");
         put_text(f, model);
         fprintf(f, ".</p>\n<table>\n");
     } else {

@@ -7,6 +7,7 @@
 
 #include "libinfer/graph/graph.h"
 #include "libinfer/multiplier/multiplier.h"
+#include "tools/samples.h"
 
 /* A page: begun, one or more multipliers, ended.  model: NULL, or whose weights
  * weight the figures. */
@@ -15,12 +16,18 @@ void kb_multiplier_put(FILE *f, const struct multiplier *m,
                        const struct multiplier_errors *e, const char *model);
 void kb_multiplier_end(FILE *f);
 
-/* How many weights of the convolutions and dense layers of a graph have each
- * index of the second operand; those that are zero or not finite are none.
- * Floating point takes weights in floating point, integers of 8 bits those in
- * I8, of an unsigned table with 128 added.  *out: 2^bits numbers, to be freed.
+/* How often a graph has which operand: of the convolutions and dense layers,
+ * weights by the index of the second operand, and, if there are samples, what
+ * the layers read in them by that of the first.  Zeros and what is not finite
+ * do not count.  Floating point takes weights in floating point, integers of 8
+ * bits those in I8, of an unsigned table with 128 added, and no samples.
  * EUNSUPPORTED: the graph has no such weights; EMEMORY, EIO, EFORMAT. */
+struct kb_operands {
+    double *first, *second; /* 2^bits numbers each, or NULL: all the same */
+};
 int kb_multiplier_count(const struct multiplier *m, const struct graph *g,
-                        struct infer_error *err, double **out);
+                        const struct samples *samples, struct infer_error *err,
+                        struct kb_operands *out);
+void kb_multiplier_clear(struct kb_operands *operands);
 
 #endif

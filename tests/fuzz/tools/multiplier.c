@@ -32,7 +32,7 @@ static void use(const struct multiplier *m)
     struct graph *g = graph_new();
     struct infer_error err;
 
-    multiplier_measure(m, NULL, &errors);
+    multiplier_measure(m, NULL, NULL, &errors);
     if (!(errors.rate >= 0 && errors.rate <= 1))
         abort();
     if (g && multiplier_store(m, NULL, g, &err) == 0 &&

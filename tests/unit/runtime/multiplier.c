@@ -330,7 +330,7 @@ TEST(test_lists)
         char *text = text_of(row[i].from, row[i].count, row[i].before,
                              row[i].format, row[i].after, &bytes);
         assert_int_equal(read_bytes("list", text, bytes, &m), 0);
-        multiplier_measure(m, NULL, &e);
+        multiplier_measure(m, NULL, NULL, &e);
         assert_int_equal(m->bits, row[i].count == 256 ? 8 : 4);
         assert_int_equal(m->is_signed, row[i].from != 0);
         assert_true(e.rate == 0 && e.worst == 0 && e.commutative);
@@ -452,7 +452,7 @@ TEST(test_published)
         snprintf(name, sizeof name, "multipliers/%s", row[i].path);
         REQUIRE_DATA(name, path);
         struct multiplier *m = named(path);
-        multiplier_measure(m, NULL, &e);
+        multiplier_measure(m, NULL, NULL, &e);
         assert_int_equal(m->is_signed, row[i].is_signed);
         assert_int_equal(e.commutative, row[i].commutative);
         assert_int_equal((int)(e.rate * 65536), row[i].wrong);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Samples: inputs of a network that are like those that it will meet. */
-#ifndef TOOLS_WCONV_CALIBRATE_H
-#define TOOLS_WCONV_CALIBRATE_H
+#ifndef TOOLS_SAMPLES_H
+#define TOOLS_SAMPLES_H
 
 #include "include/infer.h"
 #include "libinfer/graph/graph.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --calibrate: samples from pictures or arrays. */
-#include "tools/wconv/calibrate.h"
+#include "tools/samples.h"
 
 #include <errno.h>
 #include <stdio.h>
