@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/load.h"
 
+#include <math.h>
+
 #include "libinfer/device/cpu_wait.h"
 
 /* Part of the time from which a note is worth its line. */
@@ -14,7 +16,8 @@ double load_waited(void)
 double load_note(const struct cli *cli, double waited, double seconds,
                  int threads)
 {
-    const double part = seconds > 0 ? waited / (seconds * threads) : 0;
+    /* Threads besides those of a run, such as loaders, wait too. */
+    const double part = seconds > 0 ? fmin(waited / (seconds * threads), 1) : 0;
 
     if (cli->verbosity >= 0 && part >= MUCH)
         cli_error(

@@ -378,6 +378,12 @@ sed 's/.*error//' "$dir/out" | cmp -s - "$dir/random" &&
 # ---- checkpoints that do not fit, and places that cannot be written
 cp "$a" "$dir/good"
 expect 1 'begun with' run "$a" --resume --seed=4
+expect 2 'train: [^:]*/none.st: No such file' "$train" --data="$data" \
+    --resume="$dir/none.st" -o "$dir/none.st"
+"$here/wconv" -q "$a" -o "$dir/a.infer"
+expect 2 'a.infer: holds weights but no training state' "$train" --data="$data" \
+    --resume="$dir/a.infer" -o "$dir/none.st"
+rm "$dir/a.infer"
 expect 1 'begun with batch 5' run "$a" --resume -b 2
 expect 1 'begun with --optimizer=adam' run "$a" --resume --optimizer=sgd
 expect 2 "'train.weight.conv1.weight' is missing, and [1-9].* --ema" run "$a" \

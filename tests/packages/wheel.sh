@@ -18,6 +18,9 @@ export PYTHON
 for part in auditwheel pip setuptools wheel; do
     "$PYTHON" -c "import $part" 2>"$work/log" || skip "$PYTHON has no $part"
 done
+found=$(patchelf --version | sed 's/^patchelf //')
+[ "$(printf '%s\n' "$found" 0.14.5 | sort -V | head -n 1)" = 0.14.5 ] ||
+    skip "patchelf $found is older than 0.14.5, which auditwheel needs"
 "$PYTHON" -c 'import os, sysconfig
 os.stat(sysconfig.get_path("include") + "/Python.h")' 2>"$work/log" ||
     skip "$PYTHON has no headers (python3-dev)"

@@ -7,6 +7,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory_size.h"
 #include "tools/kbench/kbench.h"
 #include "tools/load.h"
 #include "tools/terminal.h"
@@ -455,6 +456,31 @@ static int list_problems(const struct kb_request *r, struct infer_error *err)
     return rc;
 }
 
+/* Refuses problems whose tensors do not fit into the memory of this machine:
+ * before anything is measured, and with all their names. */
+static int check_memory(const struct run *run, struct infer_error *err)
+{
+    const double most = (double)memory_size();
+    int rc = 0;
+
+    error_clear(err);
+    if (run->device.kern.kind != KERN_CPU)
+        return 0;
+    for (int i = 0; i < run->cases.count; i++) {
+        const struct kb_case *c = &run->cases.item[i];
+        const double bytes = kern_problem_bytes(&c->p);
+        char need[32], there[32];
+
+        if (bytes > most)
+            rc = error_add(err, INFER_EMEMORY,
+                           "%s: %s of tensors, but this machine has %s of "
+                           "memory",
+                           c->text, cli_bytes(bytes, need, sizeof(need)),
+                           cli_bytes(most, there, sizeof(there)));
+    }
+    return rc;
+}
+
 int kb_run(const struct kb_request *r, const char *command,
            struct infer_error *err, enum cli_exit *code)
 {
@@ -471,6 +497,8 @@ int kb_run(const struct kb_request *r, const char *command,
 
     if (rc == 0)
         rc = kb_collect(r, &run.cases, err);
+    if (rc == 0)
+        rc = check_memory(&run, err);
     if (rc == 0 && r->before)
         rc = kb_compare(r->before, r->cold, &run.cases, err);
     if (rc == 0) {

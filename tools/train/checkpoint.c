@@ -597,6 +597,9 @@ static int read_header(const char *path, struct infer_error *err, bool *sealed,
     return rc;
 }
 
+#define NO_STATE                                                               \
+    "holds weights but no training state: start from it with --init-from"
+
 /* The text of __metadata__'s "train", parsed. */
 static int read_metadata(const char *path, struct infer_error *err,
                          bool *sealed, cJSON **out)
@@ -608,9 +611,7 @@ static int read_metadata(const char *path, struct infer_error *err,
     text = rc == 0 ? json_string(json_member(header, "__metadata__"), "train")
                    : NULL;
     if (rc == 0 && !text)
-        rc = error_set(err, INFER_EFORMAT,
-                       "holds weights but no training state: start from it "
-                       "with --init-from");
+        rc = error_set(err, INFER_EFORMAT, NO_STATE);
     if (rc == 0)
         rc = json_parse(text, strlen(text), false, err, out);
     cJSON_Delete(header);
@@ -643,10 +644,15 @@ int checkpoint_kernels(const char *path, struct infer_error *err, char **out)
 int checkpoint_graph(const char *path, struct infer_error *err,
                      struct graph **out)
 {
-    char *text;
-    int rc = read_text(path, MODEL_KEY_GRAPH, err, &text);
+    char *text = NULL, *state = NULL;
+    int rc = read_text(path, "train", err, &state);
 
     *out = NULL;
+    if (rc == 0 && !state)
+        rc = error_set(err, INFER_EFORMAT, NO_STATE);
+    free(state);
+    if (rc == 0)
+        rc = read_text(path, MODEL_KEY_GRAPH, err, &text);
     if (rc == 0 && text)
         rc = model_file_parse_arch(text, strlen(text), err, out);
     free(text);

@@ -3,6 +3,7 @@
 #include "tools/train/network.h"
 
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 #include "tools/train/checkpoint.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
@@ -76,7 +77,8 @@ int train_resumed_network(const char *path, struct infer_error *err,
     if (rc == 0 && !*out)
         rc = error_set(err, INFER_EARGUMENT,
                        "does not describe its network: name it with --arch");
-    if (rc < 0)
+    /* An error of opening the file names it already. */
+    if (rc < 0 && !text_begins(err->text, path))
         error_prefix(err, "%s", path);
     return rc;
 }
