@@ -89,7 +89,8 @@ static void compare(void)
         return;
     if (!fgets(line, sizeof line, recorded))
         strcpy(line, "none\n");
-    if (line[0] == 'u' || (words ? strcmp(line, now) == 0 : line[0] == kind))
+    if (line[0] == 'u' || strcmp(line, now) == 0 ||
+        (!words && (line[0] == kind || (line[0] == 'e' && kind == 'u'))))
         return;
     if (differ++ < SHOWN)
         fprintf(stderr, "input %ld: was %.5s, is %.5s: %s\n", count, line, now,
