@@ -132,7 +132,12 @@ class Sequences(nn.Module):
 
 
 class Functions(nn.Module):
-    """Functions of two tensors, stacks, diagonals, products, places."""
+    """Functions of two tensors, stacks, diagonals, products, places; a
+    picture without a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(3, 2, 3, 3))
 
     def forward(self, x):
         a, b = x[0], x[1]  # 4 x 6
@@ -160,7 +165,12 @@ class Functions(nn.Module):
         t = t + torch.take_along_dim(t, t.argsort(1)[:, :1], 1)
         k = torch.bucketize(m, torch.tensor([-1.0, 0.0, 0.5, 2.0]))
         k = k + torch.isin(at, torch.tensor([1, 3])).long()
-        return y, d, r, t, low * high, m, k.float()
+        u = F.conv2d(x, self.w, padding=1)  # 3 x 4 x 6
+        u = F.max_pool2d(u, 2) + F.avg_pool2d(u, 2, divisor_override=3)
+        u = F.conv_transpose2d(u, self.w, stride=2)  # 2 x 5 x 7
+        v = F.adaptive_avg_pool2d(u, (2, 4)) + F.adaptive_max_pool2d(u, 1)
+        v = v * F.adaptive_avg_pool2d(u[:, :4, :6], (2, 1))
+        return y, d, r, t, low * high, m, k.float(), v
 
 
 def save(folder, name, network, x, dynamic=None, core=False):

@@ -110,6 +110,10 @@ int aten_attention(struct onnx_import *im)
 
     if (im->rc < 0 || aten_rank(im, k) < 2 || width < 1)
         return onnx_fail(im, INFER_EUNSUPPORTED, "attention of free width");
+    if (aten_number(im, "dropout_p", 0) != 0)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "attention with dropout: call eval() before the "
+                         "export");
     if (aten_flag(im, "is_causal", false)) {
         if (mask.bytes)
             return onnx_fail(im, INFER_EUNSUPPORTED,

@@ -61,6 +61,9 @@ int aten_logaddexp(struct onnx_import *im)
 
     aten_operands(im, "self", "other", x);
     y = ATEN_STEP(im, "Abs", NULL, ATEN_STEP(im, "Sub", NULL, x[0], x[1]));
+    /* Equal infinities have no difference. */
+    y = ATEN_STEP(im, "Where", NULL, aten_step(im, "Equal", NULL, 2, x),
+                  aten_scalar(im, aten_type_of(im, x[0]), 0), y);
     y = ATEN_STEP(im, "Exp", NULL, ATEN_STEP(im, "Neg", NULL, y));
     y = ATEN_STEP(im, "Log", NULL,
                   ATEN_STEP(im, "Add", NULL, y,

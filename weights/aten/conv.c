@@ -33,6 +33,26 @@ static int space_of(struct onnx_import *im, struct pb_span x, int space)
     return n;
 }
 
+/* A picture without a batch becomes a batch of one; whether it was one. */
+static bool add_batch(struct onnx_import *im, struct pb_span *x, int space)
+{
+    if (im->rc < 0 || space < 1 || aten_rank(im, *x) != space + 1)
+        return false;
+    *x = ATEN_STEP(im, "Unsqueeze", NULL, *x, aten_list1(im, 0));
+    return true;
+}
+
+/* The node's output, without the batch that was added. */
+static int give_picture(struct onnx_import *im, bool added, const char *op,
+                        const struct aten_attrs *a, int n_in,
+                        const struct pb_span *in)
+{
+    if (!added)
+        return aten_give(im, 0, op, a, n_in, in);
+    return ATEN_LAST(im, "Squeeze", NULL, aten_step(im, op, a, n_in, in),
+                     aten_list1(im, 0));
+}
+
 /* ---- convolutions -------------------------------------------------- */
 
 /* padding="same" puts the odd element behind. */
@@ -54,8 +74,9 @@ int aten_conv(struct onnx_import *im)
 {
     const int param = aten_row(im)->param;
     const bool turned = aten_flag(im, "transposed", param < 0);
-    const struct pb_span x = aten_tensor(im, "input");
+    struct pb_span x = aten_tensor(im, "input");
     const struct pb_span w = aten_tensor(im, "weight");
+    const bool added = add_batch(im, &x, param < 0 ? -param : param);
     const struct aten_arg *how = aten_find(im, "padding");
     int64_t stride[MAX_SPACE], pad[MAX_SPACE] = {0}, dilation[MAX_SPACE];
     int64_t extra[MAX_SPACE], both[2 * MAX_SPACE];
@@ -80,8 +101,8 @@ int aten_conv(struct onnx_import *im)
     aten_set_int(&a, "group", aten_int(im, "groups", 1));
     if (turned)
         aten_set_ints(&a, "output_padding", extra, n);
-    return ATEN_LAST(im, turned ? "ConvTranspose" : "Conv", &a, x, w,
-                     aten_optional(im, "bias"));
+    return give_picture(im, added, turned ? "ConvTranspose" : "Conv", &a,
+                        ATEN_N(x, w, aten_optional(im, "bias")));
 }
 
 /* torchvision's, whose offsets and masks lie as ONNX's do. */
@@ -134,7 +155,8 @@ static int pool_with_indices(struct onnx_import *im, struct aten_attrs *a,
 
 int aten_max_pool(struct onnx_import *im)
 {
-    const struct pb_span x = aten_tensor(im, "self");
+    struct pb_span x = aten_tensor(im, "self");
+    const bool added = add_batch(im, &x, aten_row(im)->param);
     const int n = space_of(im, x, aten_row(im)->param);
     int64_t window[MAX_SPACE], stride[MAX_SPACE], pad[MAX_SPACE];
     int64_t dilation[MAX_SPACE], both[2 * MAX_SPACE];
@@ -148,7 +170,10 @@ int aten_max_pool(struct onnx_import *im)
     aten_set_int(&a, "ceil_mode", aten_flag(im, "ceil_mode", false));
     if (im->node->n_out < 2 || im->node->out[1].bytes == 0 ||
         !aten_is_read(im, im->node->out[1]))
-        return ATEN_LAST(im, "MaxPool", &a, x);
+        return give_picture(im, added, "MaxPool", &a, 1, &x);
+    if (added)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "places of maxima without a batch");
     return pool_with_indices(im, &a, x);
 }
 
@@ -190,6 +215,7 @@ int aten_max_unpool(struct onnx_import *im)
 int aten_avg_pool(struct onnx_import *im)
 {
     struct pb_span x = aten_tensor(im, "self");
+    const bool added = add_batch(im, &x, aten_row(im)->param);
     const int n = space_of(im, x, aten_row(im)->param);
     int64_t window[MAX_SPACE], stride[MAX_SPACE], pad[MAX_SPACE];
     int64_t both[2 * MAX_SPACE], divisor = 1;
@@ -202,7 +228,7 @@ int aten_avg_pool(struct onnx_import *im)
     aten_set_int(&a, "count_include_pad",
                  aten_flag(im, "count_include_pad", true));
     if (!aten_has(im, "divisor_override"))
-        return ATEN_LAST(im, "AveragePool", &a, x);
+        return give_picture(im, added, "AveragePool", &a, 1, &x);
     for (int i = 0; i < n; i++)
         divisor *= window[i];
     /* Windows that are cut off at the end have fewer elements. */
@@ -210,12 +236,9 @@ int aten_avg_pool(struct onnx_import *im)
         aten_flag(im, "ceil_mode", false) ||
         !aten_flag(im, "count_include_pad", true))
         return onnx_fail(im, INFER_EUNSUPPORTED, "a divisor of its own");
-    x = ATEN_STEP(im, "AveragePool", &a, x);
-    return ATEN_LAST(
-        im, "Mul", NULL, x,
-        aten_scalar(im, aten_type_of(im, x),
-                    (double)divisor /
-                        (double)aten_int(im, "divisor_override", 1)));
+    x = aten_mul(im, ATEN_STEP(im, "AveragePool", &a, x),
+                 (double)divisor / (double)aten_int(im, "divisor_override", 1));
+    return give_picture(im, added, "Identity", NULL, 1, &x);
 }
 
 /* ---- pools to a size ----------------------------------------------- */
@@ -247,8 +270,8 @@ static struct pb_span windows_along(struct onnx_import *im, struct pb_span x,
 }
 
 /* Where the size is a multiple of the result's: a plain pool. */
-static int plain_pool(struct onnx_import *im, struct pb_span x, int n,
-                      const int64_t *size, const int64_t *to)
+static struct pb_span plain_pool(struct onnx_import *im, struct pb_span x,
+                                 int n, const int64_t *size, const int64_t *to)
 {
     const bool max = strcmp(aten_row(im)->onnx, "ReduceMax") == 0;
     struct aten_attrs a = {.n = 0};
@@ -258,13 +281,14 @@ static int plain_pool(struct onnx_import *im, struct pb_span x, int n,
         window[i] = size[i] / to[i];
     aten_set_ints(&a, "kernel_shape", window, n);
     aten_set_ints(&a, "strides", window, n);
-    return ATEN_LAST(im, max ? "MaxPool" : "AveragePool", &a, x);
+    return ATEN_STEP(im, max ? "MaxPool" : "AveragePool", &a, x);
 }
 
 int aten_adaptive_pool(struct onnx_import *im)
 {
     const bool max = strcmp(aten_row(im)->onnx, "ReduceMax") == 0;
     struct pb_span x = aten_tensor(im, "self");
+    const bool added = add_batch(im, &x, aten_row(im)->param);
     const int n = space_of(im, x, aten_row(im)->param);
     const struct aten_arg *want = aten_find(im, "output_size");
     int64_t to[MAX_SPACE], size[MAX_SPACE];
@@ -285,8 +309,9 @@ int aten_adaptive_pool(struct onnx_import *im)
     if (im->rc < 0)
         return im->rc;
     if (all_one)
-        return ATEN_LAST(im, max ? "GlobalMaxPool" : "GlobalAveragePool", NULL,
-                         x);
+        return give_picture(im, added,
+                            max ? "GlobalMaxPool" : "GlobalAveragePool", NULL,
+                            1, &x);
     for (int i = 0; i < n; i++)
         if (size[i] < 1 || to[i] < 1)
             return onnx_fail(im, INFER_EUNSUPPORTED,
@@ -294,10 +319,10 @@ int aten_adaptive_pool(struct onnx_import *im)
         else
             plain &= size[i] % to[i] == 0;
     if (plain)
-        return plain_pool(im, x, n, size, to);
-    for (int i = 0; i < n; i++)
+        x = plain_pool(im, x, n, size, to);
+    for (int i = 0; i < n && !plain; i++)
         x = windows_along(im, x, 2 + i, size[i], to[i]);
-    return aten_same(im, 0, x);
+    return give_picture(im, added, "Identity", NULL, 1, &x);
 }
 
 /* ---- windows as columns -------------------------------------------- */

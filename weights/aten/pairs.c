@@ -134,6 +134,9 @@ int aten_logaddexp2(struct onnx_import *im)
     floats(im, in);
     most = aten_step(im, "Max", NULL, 2, in);
     x = ATEN_STEP(im, "Abs", NULL, aten_step(im, "Sub", NULL, 2, in));
+    /* Equal infinities have no difference. */
+    x = ATEN_STEP(im, "Where", NULL, aten_step(im, "Equal", NULL, 2, in),
+                  zero_of(im, x), x);
     x = ATEN_STEP(im, "Exp", NULL, aten_mul(im, x, -log(2)));
     x = ATEN_STEP(im, "Add", NULL, x, aten_scalar(im, aten_type_of(im, x), 1));
     x = aten_mul(im, ATEN_STEP(im, "Log", NULL, x), 1 / log(2));
