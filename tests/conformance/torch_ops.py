@@ -117,8 +117,7 @@ def attempt(a, module, inputs):
                 torch.export.save(program, path)
         except Exception as e:  # whatever PyTorch says
             return "not exported", str(e).split("\n")[0]
-    shapes = ["--input-shape=" + ";".join(
-        "x".join(map(str, x.shape)) or "scalar" for x in inputs)]
+    shapes = ["--input-shape=[%s]" % ",".join(map(str, inputs[0].shape))]
     rc, text = run(a.wconv, path, "-o", model, "-q",
                    *(shapes if a.format == "trace" else []))
     if rc != 0:
@@ -169,7 +168,13 @@ def one(a, op, sample):
         return "not exported", "no tensors of numbers"
     leaves = [x.detach().clone() if torch.is_tensor(x) else x for x in leaves]
     first = None
-    for keep in dict.fromkeys([tuple(tensors), tuple(tensors[:1])]):
+    # A TorchScript file's inputs have no shape: one is stated, of the first.
+    ways = [tuple(tensors), tuple(tensors[:1])]
+    if a.format == "trace":
+        ways = ways[1:]
+        if not leaves[tensors[0]].numel() or not leaves[tensors[0]].ndim:
+            return "not exported", "an empty input or one of rank 0"
+    for keep in dict.fromkeys(ways):
         for f in os.listdir(a.folder):
             if re.match(r"in[0-9]+\.npy$", f):
                 os.remove(os.path.join(a.folder, f))

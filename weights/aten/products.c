@@ -236,6 +236,41 @@ int aten_kron(struct onnx_import *im)
                      shape);
 }
 
+/* Output o: x1' w[o] x2 + bias[o]. */
+int aten_bilinear(struct onnx_import *im)
+{
+    static const int64_t order[3] = {1, 0, 2};
+    const struct pb_span one = aten_tensor(im, "input1");
+    const struct pb_span two = aten_tensor(im, "input2");
+    const struct pb_span w = aten_tensor(im, "weight");
+    const struct pb_span bias = aten_optional(im, "bias");
+    const int rank = aten_rank(im, one);
+    int64_t dim[INFER_MAX_RANK + 1] = {0}, flat[2];
+    struct aten_attrs a = {.n = 0};
+    struct pb_span y;
+
+    if (im->rc < 0 || aten_rank(im, w) != 3 || rank < 1 ||
+        rank >= INFER_MAX_RANK)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "inputs of rank %d", rank);
+    for (int i = 0; i < 3; i++)
+        if (aten_dim(im, w, i) < 1 || aten_dim(im, w, i) > INT32_MAX)
+            return onnx_fail(im, INFER_EUNSUPPORTED, "weights of a free size");
+    dim[rank - 1] = aten_dim(im, w, 0); /* 0 before it: as it is */
+    dim[rank] = aten_dim(im, w, 2);
+    flat[0] = aten_dim(im, w, 1);
+    flat[1] = dim[rank - 1] * dim[rank];
+    y = ATEN_STEP(im, "Reshape", NULL, aten_permute(im, w, 3, order),
+                  aten_list(im, 2, flat));
+    y = ATEN_STEP(im, "MatMul", NULL, one, y);
+    y = ATEN_STEP(im, "Reshape", NULL, y, aten_list(im, rank + 1, dim));
+    y = ATEN_STEP(im, "Mul", NULL, y,
+                  ATEN_STEP(im, "Unsqueeze", NULL, two, aten_list1(im, -2)));
+    aten_set_int(&a, "keepdims", 0);
+    y = ATEN_STEP(im, "ReduceSum", &a, y, aten_list1(im, -1));
+    return bias.bytes ? ATEN_LAST(im, "Add", NULL, y, bias)
+                      : aten_same(im, 0, y);
+}
+
 /* ---- distances ----------------------------------------------------- */
 
 /* The p-norm of x over an axis, or over all of it (axis -1). */
@@ -285,4 +320,22 @@ int aten_cdist(struct onnx_import *im)
 
     return aten_same(
         im, 0, norm_of(im, x, aten_number(im, "p", 2), aten_rank(im, x) - 1));
+}
+
+/* Squares (param 2) or sizes (1) of differences: each, their mean or sum. */
+int aten_loss(struct onnx_import *im)
+{
+    static const char *const reduce[] = {NULL, "ReduceMean", "ReduceSum"};
+    const int64_t how = aten_int(im, "reduction", 1);
+    struct aten_attrs a = {.n = 0};
+    struct pb_span in[2], y;
+
+    aten_operands(im, "self", "target", in);
+    y = aten_step(im, "Sub", NULL, 2, in);
+    y = aten_row(im)->param == 2 ? ATEN_STEP(im, "Mul", NULL, y, y)
+                                 : ATEN_STEP(im, "Abs", NULL, y);
+    if (how < 0 || how > 2)
+        return onnx_fail(im, INFER_EFORMAT, "reduction %lld", (long long)how);
+    aten_set_int(&a, "keepdims", 0);
+    return how == 0 ? aten_same(im, 0, y) : ATEN_LAST(im, reduce[how], &a, y);
 }

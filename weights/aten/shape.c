@@ -447,6 +447,9 @@ int aten_roll(struct onnx_import *im)
         size = aten_dim(im, x, (int)axis[i]);
         if (im->rc < 0)
             return im->rc;
+        if (shift[i] == INT64_MIN)
+            return onnx_fail(im, INFER_EFORMAT, "a shift of %lld",
+                             (long long)shift[i]);
         if (size > 0)
             shift[i] = (shift[i] % size + size) % size;
         if (shift[i] == 0)

@@ -21,9 +21,9 @@
 static int range_of(struct onnx_import *im, enum infer_dtype t, double *low,
                     double *high)
 {
-    const double top = t == INFER_I8 || t == INFER_I16
-                           ? (double)(1 << (8 * infer_dtype_size(t) - 1))
-                           : (double)(1 << (8 * infer_dtype_size(t)));
+    const int bits = 8 * (int)infer_dtype_size(t);
+    const double top =
+        ldexp(1, t == INFER_I8 || t == INFER_I16 ? bits - 1 : bits);
 
     *low = t == INFER_I8 || t == INFER_I16 ? -top : 0;
     *high = top - 1;
