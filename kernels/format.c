@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "kernels/chain/chain.h"
 #include "kernels/input_scale.h"
 #include "kernels/kern.h"
 #include "kernels/bn_stats.h"
@@ -216,6 +217,12 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
         put(t, "%s +%s", kern_problem_in(p, 3) ? " +bias" : "",
             NAME_OF(kern_unary_names, p->attr.squeeze_excite.act.kind));
         if (kern_problem_in(p, 4))
+            put(t, " +bias2");
+        break;
+    case KERN_CHAIN:
+        put(t, "%s +%s", kern_problem_in(p, CHAIN_BIAS) ? " +bias" : "",
+            NAME_OF(kern_unary_names, p->attr.chain.act.kind));
+        if (kern_problem_in(p, CHAIN_BIAS2))
             put(t, " +bias2");
         break;
     case KERN_ARG_REDUCE:

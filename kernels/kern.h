@@ -222,6 +222,13 @@ struct kern_squeeze_excite {
     struct kern_unary act; /* between the layers */
 };
 
+/* Two convolutions in one, the second of which has a window of one pixel:
+ * kernels/chain/chain.h. */
+struct kern_chain {
+    struct kern_conv conv; /* the first one's */
+    struct kern_unary act; /* between the two */
+};
+
 /* The axis keeps size 1 in the problem's output tensor, which is I64. */
 struct kern_arg_reduce {
     int axis;
@@ -445,6 +452,7 @@ union kern_attr {
     struct kern_softmax softmax;
     struct kern_reduce reduce;
     struct kern_squeeze_excite squeeze_excite;
+    struct kern_chain chain;
     struct kern_arg_reduce arg_reduce;
     struct kern_gather gather;
     struct kern_scatter scatter;
@@ -465,10 +473,9 @@ union kern_attr {
  * y = act(acc + bias + residual), or act(acc + bias) + residual where
  * residual_last.  The residual has y's shape; at launch it may be y's own
  * buffer where their strides are equal, which spares rows that add in place a
- * copy.  Operations that know it: conv, conv_transpose, dense, batch_norm,
- * batch_norm in training, scale_shift, binary, pool, squeeze and attention (act
- * only), and
- * those with +dx or +dw (residual only). */
+ * copy.  Operations that know it: conv, chain, conv_transpose, dense,
+ * batch_norm, batch_norm in training, scale_shift, binary, pool, squeeze and
+ * attention (act only), and those with +dx or +dw (residual only). */
 struct kern_epilogue {
     struct kern_unary act; /* KERN_IDENTITY for none */
     bool residual_last;

@@ -64,6 +64,15 @@ static double squeeze_excite_flops(const struct kern_problem *p)
            (product(&p->in[1], 0) + product(&p->in[2], 0));
 }
 
+/* Both convolutions. */
+static double chain_flops(const struct kern_problem *p)
+{
+    const double pixels = product(&p->out[0], 0) /
+                          (double)(p->out[0].dim[1] ? p->out[0].dim[1] : 1);
+
+    return 2 * pixels * (product(&p->in[1], 0) + product(&p->in[2], 0));
+}
+
 /* ---- the table ----------------------------------------------------- */
 
 #define IN(i) ((i) + 1)

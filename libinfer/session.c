@@ -68,6 +68,7 @@ static int configure(struct infer_session *s,
     s->config.deterministic = o->deterministic != 0;
     s->config.keep_tensors = o->keep_tensors != 0;
     s->config.pad_channels = s->device.kern.kind == KERN_CUDA;
+    s->config.chains = s->device.kern.kind == KERN_CUDA;
     s->config.precision = o->precision;
     s->config.progress = o->progress;
     s->config.progress_user = o->progress_user;

@@ -251,7 +251,8 @@ int infer_session_layer(const struct infer_session *session, int index,
     s = plan->prepared ? plan->run[index] : plan->steps.at[index];
     memset(out, 0, sizeof *out);
     out->name = plan_step_name(plan, s);
-    out->op = s->main && s->exec.problem.op != KERN_SQUEEZE_EXCITE
+    out->op = s->main && s->exec.problem.op != KERN_SQUEEZE_EXCITE &&
+                      s->exec.problem.op != KERN_CHAIN
                   ? graph_op_info(plan->g->node[s->node].op)->name
                   : kern_op_name(s->exec.problem.op);
     out->kernel = s->exec.row->name;

@@ -78,6 +78,8 @@ problem_check_fn problem_check_gather_elements, problem_check_scatter_elements;
 problem_check_fn problem_check_attention; /* problem_attention.c */
 problem_check_fn problem_check_cumulate, problem_check_top_k, problem_check_nms;
 
+problem_check_fn problem_check_chain; /* kernels/chain/chain.c */
+
 /* problem_train.c; norm_dgrad: layer and group norm */
 problem_check_fn problem_check_batch_norm_train, problem_check_batch_norm_dgrad;
 problem_check_fn problem_check_reduce_dgrad, problem_check_unary_dgrad;

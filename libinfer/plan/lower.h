@@ -40,6 +40,17 @@ bool lower_defer_scale(const struct lower *l);
 int lower_fuse_input_scale(const struct lower *l, bool may,
                            struct plan_emit *e);
 
+/* Chains of convolutions (lower_chain.c).  Defers a convolution, of which
+ * lower_begin() says `first`, that a row may compute with its reader: *done if
+ * the node was lowered to its input. */
+int lower_defer_chain(const struct lower *l, const struct plan_emit *first,
+                      bool *done);
+/* Called for the reader, of which lower_begin() says `second`.  Emits the chain
+ * and sets *done if that is cheaper than its parts; else emits the deferred
+ * convolution, if there is one, and makes its output the first input. */
+int lower_end_chain(const struct lower *l, struct plan_emit *second,
+                    bool *done);
+
 /* Layers on integers (lower_integers.c).  True of a layer, and of a node
  * quantize or dequantize, that needs no step of its own. */
 bool lower_is_integer(const struct lower *l);

@@ -46,13 +46,17 @@ static int lower_as_dense(const struct lower *l, struct plan_emit *e)
 int lower_conv(const struct lower *l)
 {
     struct plan_emit e;
-    bool dense;
+    bool dense, done = false;
     int rc;
 
     if (lower_is_integer(l))
         return lower_integers(l);
     rc = lower_begin(l, &e);
-    if (rc < 0)
+    if (rc == 0)
+        rc = lower_end_chain(l, &e, &done);
+    if (rc == 0 && !done)
+        rc = lower_defer_chain(l, &e, &done);
+    if (rc < 0 || done)
         return rc;
     dense = is_dense_layer(l, &e);
     rc = lower_fuse_input_scale(l, !dense && !l->plan->config->products, &e);

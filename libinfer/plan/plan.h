@@ -42,6 +42,8 @@ struct plan_config {
     bool channels_last;
     /* Channels of 16-bit types are padded to multiples of 8 (pad/pad.c). */
     bool pad_channels;
+    /* Two convolutions may be one step (lower_chain.c). */
+    bool chains;
     enum infer_precision precision;
     struct tuner *tuner; /* NULL: nothing is measured */
     void (*progress)(void *user, int done,
@@ -76,6 +78,9 @@ struct plan_value {
      * product that no step computes yet (lower_input_scale.c). */
     bool has_input_scale;
     struct view input_scale;
+    /* The view is the input of the convolution that makes the value, which no
+     * step computes yet (lower_chain.c). */
+    bool chain;
     /* The concatenation's output that the value is built inside (-1: none), the
      * axis, and the value's place along it. */
     int concat, concat_along;

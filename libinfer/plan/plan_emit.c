@@ -84,7 +84,8 @@ static int overwritable(const struct plan_emit *e)
 
     if (i != kern_op_residual(e->p.op))
         return i;
-    return e->p.op == KERN_CONV_FPROP ? e->residual : -1;
+    return e->p.op == KERN_CONV_FPROP || e->p.op == KERN_CHAIN ? e->residual
+                                                               : -1;
 }
 
 static bool same_strides(const struct kern_tensor *a,

@@ -79,6 +79,9 @@ void make_prelu(struct maker *m, int k);
 void make_resize(struct maker *m, int k);
 /* Operations of training but those with windows. */
 void make_train_problem(struct maker *m, int k);
+/* Two convolutions as one (chain.c). */
+void make_chain(struct maker *m, int k);
+int chain_fixed_count(void);
 void make_epilogue(struct maker *m);
 /* Makes a problem of floats one on integers of 8 bits. */
 void make_quantised(struct maker *m);

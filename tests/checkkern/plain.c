@@ -639,6 +639,9 @@ void make_plain_problem(struct maker *m, int k)
     case KERN_SQUEEZE_EXCITE:
         make_squeeze(m, k);
         break;
+    case KERN_CHAIN:
+        make_chain(m, k);
+        break;
     case KERN_ARG_REDUCE:
         make_arg_reduce(m, k);
         break;

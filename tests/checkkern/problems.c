@@ -495,6 +495,8 @@ int problem_fixed_count(enum kern_op op)
     case KERN_POOL_FPROP:
     case KERN_POOL_DGRAD:
         return window_fixed_count(op);
+    case KERN_CHAIN:
+        return chain_fixed_count();
     case KERN_UNARY:
     case KERN_UNARY_DGRAD:
         return KERN_UNARY_COUNT;
@@ -543,9 +545,10 @@ void problem_make(const struct kern_row *row, const struct problem_id *id,
     /* Weights are known when planning, most of the time. */
     if (out->op < KERN_CONV_WGRAD && !m.changing &&
         (fixed || rng_chance(&m.rng, 80)))
-        out->constant_in = out->op == KERN_SQUEEZE_EXCITE   ? 6u
-                           : kern_op_residual(out->op) == 3 ? 6u
-                                                            : 2u;
+        out->constant_in =
+            out->op == KERN_SQUEEZE_EXCITE || out->op == KERN_CHAIN ? 6u
+            : kern_op_residual(out->op) == 3                        ? 6u
+                                                                    : 2u;
     out->deterministic = rng_chance(&m.rng, 20);
     out->allow_tf32 = (row->flags & KERN_TF32) != 0;
     if (!fixed && out->n_in > 0 && rng_chance(&m.rng, 10))

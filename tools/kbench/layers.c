@@ -131,7 +131,7 @@ static void set_tensor(struct kern_tensor *t, enum infer_dtype dtype,
 
 static bool is_weight(const struct kern_problem *p, int i)
 {
-    if (p->op == KERN_SQUEEZE_EXCITE)
+    if (p->op == KERN_SQUEEZE_EXCITE || p->op == KERN_CHAIN)
         return i == 1 || i == 2;
     return i == 1 && (p->op == KERN_CONV_FPROP || p->op == KERN_DENSE_FPROP ||
                       p->op == KERN_CONV_TRANSPOSE_FPROP);

@@ -237,6 +237,7 @@ static double local_bound(const struct kern_problem *p, double y, double u)
     case KERN_DENSE_FPROP:
     case KERN_MATMUL:
     case KERN_SQUEEZE_EXCITE:
+    case KERN_CHAIN:
     case KERN_POOL_FPROP:
     case KERN_POOL_DGRAD:
     case KERN_BATCH_NORM:
@@ -382,6 +383,8 @@ bool bound_fill(const struct reference *t, int o, const struct kern_exec *e,
         return bn_stats_bound(t, e, u, tol, err);
     if (t->p.op == KERN_SQUEEZE_EXCITE)
         return bound_squeeze(t, u, tol);
+    if (t->p.op == KERN_CHAIN)
+        return bound_chain(t, e, tol, err);
     if (t->p.op == KERN_ATTENTION)
         return bound_attention(t, e->problem.in[KERN_ATTENTION_V].dtype, u,
                                tol);

@@ -3,6 +3,7 @@
  * the data type can hold. */
 #include <math.h>
 
+#include "kernels/chain/chain.h"
 #include "kernels/op.h"
 #include "kernels/table/product_slope.h"
 #include "kernels/quant/quant.h"
@@ -100,6 +101,8 @@ double problem_terms(const struct kern_problem *p)
         return n;
     case KERN_SQUEEZE_EXCITE:
         return product(x->dim, 1, x->rank) + (double)w->dim[0];
+    case KERN_CHAIN: /* of the second convolution */
+        return (double)p->in[CHAIN_W2].dim[1];
     case KERN_REDUCE_DGRAD: /* a norm is a sum over all that it covers */
         return p->attr.reduce.kind == KERN_REDUCE_L2
                    ? product(p->out[0].dim, 0, p->out[0].rank) /
@@ -188,6 +191,21 @@ static bool squeeze_is_exact(const struct kern_problem *p)
            64 * pixels * (2 * hidden * (double)p->in[1].dim[0] + 3) <= 0x1p24;
 }
 
+/* Where the type of the activations holds every middle value on small integers
+ * (exact_value()); other functions may take more binary places. */
+static bool chain_is_exact(const struct kern_problem *p)
+{
+    const struct kern_tensor *w = &p->in[CHAIN_W];
+    const enum kern_unary_kind act = p->attr.chain.act.kind;
+    const double most = 2 * 3 * product(w->dim, 1, w->rank) + 3;
+    const enum infer_dtype dtype = p->in[CHAIN_X].dtype;
+
+    return (act == KERN_IDENTITY || act == KERN_RELU) &&
+           most <= (dtype == INFER_BF16  ? 0x1p8
+                    : dtype == INFER_F16 ? 0x1p11
+                                         : 0x1p24);
+}
+
 bool data_is_exact(const struct kern_problem *p)
 {
     if (!unary_is_exact(&p->epilogue.act) || kern_op_info(p->op)->inexact)
@@ -214,6 +232,8 @@ bool data_is_exact(const struct kern_problem *p)
         return scalar_is_integer(p->in[0].dtype) ||
                (p->attr.reduce.kind != KERN_REDUCE_MEAN &&
                 p->attr.reduce.kind != KERN_REDUCE_L2);
+    case KERN_CHAIN:
+        return chain_is_exact(p);
     case KERN_SQUEEZE_EXCITE:
         return squeeze_is_exact(p);
     case KERN_RESIZE:
@@ -306,9 +326,12 @@ static bool is_reduce_product(const struct kern_problem *p)
 
 static double exact_value(const struct kern_problem *p, int i, struct rng *rng)
 {
-    if (is_product(p->op) && i == 1)
+    if (is_product(p->op) && p->op != KERN_CHAIN && i == 1)
         return sparse(p, rng, (double)rng_range(rng, -2, 2));
-    if (p->op == KERN_SQUEEZE_EXCITE && (i == 1 || i == 2))
+    if (p->op == KERN_CHAIN && i == CHAIN_W2)
+        return sparse(p, rng, (double)rng_range(rng, -2, 2));
+    if ((p->op == KERN_SQUEEZE_EXCITE || p->op == KERN_CHAIN) &&
+        (i == 1 || i == 2))
         return (double)rng_range(rng, -2, 2);
     /* var + epsilon is 1 or 4; epsilon a power of 2 */
     if (p->op == KERN_BATCH_NORM && i == 4)

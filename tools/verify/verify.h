@@ -103,6 +103,9 @@ double bound_block(const struct reference *t, int i, int64_t at, int64_t n,
 /* And of squeeze and excitation (bound_squeeze_excite.c).  False: out of
  * memory. */
 bool bound_squeeze(const struct reference *t, double u, double *tol);
+/* And of chains (bound_chain.c). */
+bool bound_chain(const struct reference *t, const struct kern_exec *e,
+                 double *tol, struct infer_error *err);
 /* And of attention on values of a type (bound_attention.c).  False: out of
  * memory. */
 bool bound_attention(const struct reference *t, enum infer_dtype values,

@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Depthwise convolution and 1x1, F16: chain_depthwise.cuh. */
+#include "kernels/cuda/chain/chain_rows.cuh"
+
+CHAIN_ROW(chain_nhwc_f16_cuda_depthwise_sm80, __half)
