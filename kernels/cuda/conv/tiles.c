@@ -96,6 +96,20 @@ static bool holds_named(const struct conv_ranking *r, const char *part)
     return false;
 }
 
+/* True if the ends of the tiles may give an output other bits: SiLU and GELU
+ * share a reciprocal between two neighbours (activation.cuh), which tiles pair
+ * alike only where channels are whole vectors. */
+static bool ends_differ(const struct conv_family *f,
+                        const struct kern_problem *p)
+{
+    const enum kern_unary_kind act = p->epilogue.act.kind;
+    const struct kern_tensor *y = &p->out[0];
+    const int channel = p->op == KERN_DENSE_FPROP ? y->rank - 1 : 1;
+
+    return f->n > 1 && (act == KERN_SILU || act == KERN_GELU) &&
+           y->dim[channel] % 8 != 0;
+}
+
 /* True for a tile of other sums than the family's plain ones (KERN_OTHER_SUMS);
  * own: the name of the tile's own variant.  The depth is cut into parts, as
  * many as fill the device, by tiles of split-K and by clusters.  Of channels
@@ -135,7 +149,8 @@ int conv_family_prepare(const struct conv_family *f, struct kern_exec *e,
         return rc;
     ((struct conv_tiled *)e->state)->tile = tile;
     memcpy(own_name, e->variant_name, sizeof own_name);
-    if (has_other_sums(&r, e->row, tile, own_name))
+    if (has_other_sums(&r, e->row, tile, own_name) ||
+        ends_differ(f, &e->problem))
         e->flags |= KERN_OTHER_SUMS;
     snprintf(e->variant_name, sizeof e->variant_name, "%.31s%s%.31s",
              tile->name, own_name[0] ? " " : "", own_name);

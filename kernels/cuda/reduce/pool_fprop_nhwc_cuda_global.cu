@@ -121,6 +121,10 @@ static bool idle_quarter(int vectors, int cv)
     return 4 * (places - vectors) > places;
 }
 
+/* Images that the sums of a deterministic problem are split for, whatever their
+ * number is. */
+#define DETERMINISTIC_IMAGES 8
+
 static void shape_of(const struct kern_problem *p, const struct kern_device *d,
                      struct global_shape *s)
 {
@@ -129,11 +133,12 @@ static void shape_of(const struct kern_problem *p, const struct kern_device *d,
     const int sms = conv_multiprocessors(d);
 
     *(struct image_shape *)s = image_shape_of(p);
+    const int64_t images = p->deterministic ? DETERMINISTIC_IMAGES : s->n;
     s->cv = 32;
     while (s->cv > 4 && (idle_quarter(vectors, s->cv) ||
-                         (int64_t)s->n * conv_ceil_div(vectors, s->cv) < sms))
+                         images * conv_ceil_div(vectors, s->cv) < sms))
         s->cv /= 2;
-    const int64_t blocks = (int64_t)s->n * conv_ceil_div(vectors, s->cv);
+    const int64_t blocks = images * conv_ceil_div(vectors, s->cv);
     const int most = conv_ceil_div(s->pixels, LEAST_PIXELS * (THREADS / s->cv));
     const int wanted = blocks > 0 ? (int)(4 * sms / blocks) : 1;
     s->splits = wanted < most ? wanted : most;
