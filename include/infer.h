@@ -226,11 +226,13 @@ struct infer_session_options {
     /* CPU threads of a run.  0 (default): all cores; on 8 cores and more one in
      * eight stays free. */
     int threads;
-    /* 1: same bits on every run.  On a CPU an image moreover gives the same
-     * bits alone and in any batch, at any place in it, on any number of
-     * threads, if the model leaves the batch open, its images are independent
-     * of each other and keep_tensors is 0: images then run one by one.  Default
-     * 0. */
+    /* 1: same bits on every run.  An image moreover gives the same bits alone
+     * and in any batch, at any place in it, on any number of threads, if the
+     * model leaves the batch open and its images are independent of each other.
+     * On a CPU images then run one by one, if keep_tensors is 0.  On a GPU the
+     * batch runs as a whole; layers for which no kernel sums alike in any batch
+     * are excepted, and strided transposed convolutions are slow.  Default 0.
+     */
     int deterministic;
     /* Choice of kernels.  1 (default) measures on a GPU the likely kernels of
      * each layer, then whole runs for a second; problems in the tuning cache
