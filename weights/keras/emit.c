@@ -435,6 +435,37 @@ static void survey(struct keras_emit *k, const struct keras_model *m)
         survey_layer(k, &m->layer[i]);
 }
 
+static bool crops(const struct graph_node *n, int rank)
+{
+    for (int d = 0; n->op == GRAPH_PAD && d < rank; d++)
+        if (n->attr.pad.begin[d] < 0 || n->attr.pad.end[d] < 0)
+            return true;
+    return false;
+}
+
+/* A crop of all elements is an error in Keras.  Shapes that do not fit are told
+ * where the graph is checked. */
+static void check_crops(struct keras_emit *k)
+{
+    bool any = false;
+
+    for (int i = 0; i < k->g->n_nodes; i++)
+        any = any || crops(&k->g->node[i], INFER_MAX_RANK);
+    if (!any || graph_infer_shapes(k->g, NULL, NULL) < 0)
+        return;
+    for (int i = 0; i < k->g->n_nodes && k->status == 0; i++) {
+        const struct graph_node *n = &k->g->node[i];
+        const struct graph_value *y = &k->g->value[n->out[0]];
+
+        if (!crops(n, y->rank))
+            continue;
+        for (int d = 1; d < y->rank; d++)
+            if (y->dim[d] == 0)
+                keras_fail(k, INFER_EFORMAT,
+                           "layer '%s': the crop leaves nothing", n->name);
+    }
+}
+
 int keras_emit_model(struct keras_emit *k, struct keras_model *model)
 {
     struct keras_value *out = NULL;
@@ -453,6 +484,8 @@ int keras_emit_model(struct keras_emit *k, struct keras_model *model)
         if (v >= 0 && graph_add_output(k->g, v) < 0)
             no_memory(k);
     }
+    if (k->status == 0)
+        check_crops(k);
     free(out);
     return k->status;
 }

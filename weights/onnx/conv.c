@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "weights/onnx/onnx.h"
 #include "weights/onnx/window.h"
@@ -115,6 +116,36 @@ int onnx_conv_attributes(struct onnx_import *im, int spatial, int weight,
     return im->rc;
 }
 
+/* The size of a dimension of a transposed convolution: the convolution of which
+ * this is the gradient takes it, with some pads, to the input's. */
+static int check_output_size(struct onnx_import *im, int d, int64_t size,
+                             const struct graph_conv *conv)
+{
+    const int64_t stride = conv->conv.stride[d];
+    const int64_t more = conv->output_pad[d] < stride
+                             ? stride - 1
+                             : (int64_t)conv->output_pad[d];
+
+    for (int p = 0; p < im->probes; p++) {
+        struct graph_type x, w;
+        int64_t reach, full;
+
+        onnx_input_type(im, 0, p, &x);
+        if (onnx_input_type(im, 1, p, &w) < 0)
+            return im->rc;
+        if (!checked_mul_i64(x.dim[2 + d] - 1, stride, &full) ||
+            !checked_mul_i64(w.dim[2 + d] - 1, conv->conv.dilation[d],
+                             &reach) ||
+            !checked_add_i64(full, reach, &full) ||
+            (full >= 0 && size - 1 - full > more))
+            return onnx_fail(im, INFER_EFORMAT,
+                             "attribute 'output_shape' is %lld, which no pads "
+                             "give from an input of %lld",
+                             (long long)size, (long long)x.dim[2 + d]);
+    }
+    return 0;
+}
+
 /* What only the transposed form has. */
 static int transpose_attributes(struct onnx_import *im, int spatial,
                                 struct graph_conv *conv)
@@ -124,6 +155,14 @@ static int transpose_attributes(struct onnx_import *im, int spatial,
 
     onnx_spatial_ints(im, "output_padding", spatial, 0, conv->output_pad);
     onnx_ints(im, "output_shape", INFER_MAX_RANK, size, &n);
+    for (i = 0; i < spatial && im->rc == 0; i++)
+        if (conv->output_pad[i] >= conv->conv.stride[i] &&
+            conv->output_pad[i] >= conv->conv.dilation[i])
+            return onnx_fail(im, INFER_EFORMAT,
+                             "attribute 'output_padding' is %d with stride %d "
+                             "and dilation %d",
+                             conv->output_pad[i], conv->conv.stride[i],
+                             conv->conv.dilation[i]);
     if (im->rc < 0 || n == 0)
         return im->rc;
     /* Old writers give N and K too. */
@@ -137,6 +176,8 @@ static int transpose_attributes(struct onnx_import *im, int spatial,
                              "attribute 'output_shape' is %lld",
                              (long long)size[n - spatial + i]);
         conv->output_size[i] = size[n - spatial + i];
+        if (check_output_size(im, i, conv->output_size[i], conv) < 0)
+            return im->rc;
     }
     return 0;
 }

@@ -60,6 +60,7 @@ struct onnx_value {
     struct constant *constant;       /* a reference; NULL until needed */
     const struct onnx_small **small; /* one a probe; NULL until needed */
     struct pb_span tensor;           /* ONNX_LAZY */
+    int large;                       /* source->large() once asked: 1, or -1 */
     int narrow;                      /* its type in narrow.h, or 0 */
     /* Entries along an axis of which only the first count (counted.c): 1 + the
      * value of the graph that says how many; 0: all do. */
@@ -87,6 +88,9 @@ struct onnx_source {
     /* The constant of a value that was ONNX_LAZY; a new reference. */
     int (*load)(struct onnx_import *im, struct pb_span tensor,
                 struct constant **out);
+    /* Whether it would have more than ONNX_MAX_SMALL elements; NULL where only
+     * load() can tell. */
+    bool (*large)(struct onnx_import *im, struct pb_span tensor);
 };
 
 /* Why nodes were refused, in im->keep. */

@@ -7,6 +7,18 @@
 #include "kernels/base/error.h"
 #include "weights/onnx/onnx.h"
 
+/* An axis of the file among `rank`, which no other before it is. */
+static int one_axis(struct onnx_import *im, int64_t stated, int rank,
+                    unsigned *seen, int *axis)
+{
+    if (stated < -rank || stated >= rank)
+        return onnx_fail(im, INFER_EFORMAT,
+                         "axis %lld is outside a tensor of rank %d",
+                         (long long)stated, rank);
+    im->rc = op_axis_once((int)stated, rank, seen, axis, im->err);
+    return im->rc;
+}
+
 /* ---- Pad ----------------------------------------------------------- */
 
 /* Pads before and after each axis, one number a probe. */
@@ -42,7 +54,8 @@ static int list_pads(struct onnx_import *im, int probe, int64_t *amount, int *n)
 static int read_pads(struct onnx_import *im, int rank, struct pads *pads)
 {
     int64_t amount[2 * INFER_MAX_RANK], axis[INFER_MAX_RANK];
-    int n = -1, n_axes = -1, i, p;
+    int at[INFER_MAX_RANK], n = -1, n_axes = -1, i, p;
+    unsigned seen = 0;
 
     memset(pads, 0, sizeof *pads);
     if (im->opset >= 18)
@@ -50,6 +63,8 @@ static int read_pads(struct onnx_import *im, int rank, struct pads *pads)
     if (n_axes < 0)
         for (n_axes = 0; n_axes < rank; n_axes++)
             axis[n_axes] = n_axes;
+    for (i = 0; i < n_axes && im->rc == 0; i++)
+        one_axis(im, axis[i], rank, &seen, &at[i]);
     for (p = 0; p < im->probes && im->rc == 0; p++) {
         if (list_pads(im, p, amount, &n) < 0)
             return im->rc;
@@ -57,17 +72,15 @@ static int read_pads(struct onnx_import *im, int rank, struct pads *pads)
             return onnx_fail(im, INFER_EFORMAT, "%d pads, expected %d",
                              n < 0 ? 0 : n, 2 * n_axes);
         for (i = 0; i < n_axes; i++) {
-            int64_t a = axis[i] < 0 ? axis[i] + rank : axis[i];
-
-            if (a < 0 || a >= rank || amount[i] < INT32_MIN ||
-                amount[i] > INT32_MAX || amount[n_axes + i] < INT32_MIN ||
+            if (amount[i] < INT32_MIN || amount[i] > INT32_MAX ||
+                amount[n_axes + i] < INT32_MIN ||
                 amount[n_axes + i] > INT32_MAX)
                 return onnx_fail(
                     im, INFER_EFORMAT, "pads %lld and %lld along axis %lld",
                     (long long)amount[i], (long long)amount[n_axes + i],
                     (long long)axis[i]);
-            pads->before[a][p] = amount[i];
-            pads->after[a][p] = amount[n_axes + i];
+            pads->before[at[i]][p] = amount[i];
+            pads->after[at[i]][p] = amount[n_axes + i];
         }
     }
     return im->rc;
@@ -189,20 +202,15 @@ static int resize_attributes(struct onnx_import *im, struct kern_resize *r)
 static int resize_axes(struct onnx_import *im, int rank, int *axis, int *n)
 {
     int64_t value[INFER_MAX_RANK];
+    unsigned seen = 0;
     int i, given = -1;
 
     if (onnx_ints(im, "axes", INFER_MAX_RANK, value, &given) < 0)
         return im->rc;
     *n = given < 0 ? rank : given;
-    for (i = 0; i < *n; i++) {
-        int64_t a = given < 0 ? i : value[i] < 0 ? value[i] + rank : value[i];
-
-        if (a < 0 || a >= rank)
-            return onnx_fail(im, INFER_EFORMAT, "axis %lld",
-                             (long long)value[i]);
-        axis[i] = (int)a;
-    }
-    return 0;
+    for (i = 0; i < *n && im->rc == 0; i++)
+        one_axis(im, given < 0 ? i : value[i], rank, &seen, &axis[i]);
+    return im->rc;
 }
 
 static int set_scales(struct onnx_import *im, const float *scale, int64_t count,

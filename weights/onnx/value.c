@@ -428,15 +428,36 @@ bool onnx_input_is_known(const struct onnx_import *im, int i)
     return v->state != ONNX_GRAPH || computes_small(im, v);
 }
 
+/* A constant that is too large for a list without being loaded: a few bytes of
+ * a file may ask for many elements. */
+static bool lazy_is_large(struct onnx_import *im, int i)
+{
+    struct onnx_value *v;
+    int at;
+
+    if (im->rc < 0 || !im->source->large || !onnx_has_input(im, i))
+        return false;
+    at = onnx_value_find(im, im->node->in[i]);
+    v = at < 0 ? NULL : &im->value[at];
+    if (!v || v->state != ONNX_LAZY)
+        return false;
+    if (v->large == 0)
+        v->large = im->source->large(im, v->tensor) ? 1 : -1;
+    return v->large > 0;
+}
+
 int onnx_input_small(struct onnx_import *im, int i,
                      const struct onnx_small *const **out)
 {
     const struct onnx_small **small;
     struct onnx_small *s;
-    struct onnx_value *v = input_value(im, i);
+    struct onnx_value *v;
     int p;
 
     *out = NULL;
+    if (lazy_is_large(im, i))
+        return 0;
+    v = input_value(im, i);
     if (!v)
         return im->rc;
     if (computes_small(im, v) && onnx_value_evaluate(im, v) < 0)
@@ -495,10 +516,13 @@ int onnx_input_ints(struct onnx_import *im, int i, const char *what, int max,
 
     if (onnx_input_small(im, i, &small) < 0 || !onnx_has_input(im, i))
         return im->rc;
-    if (!small)
+    if (!small && !onnx_input_is_known(im, i))
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "%s must be a constant, but is computed at run time",
                          what);
+    if (!small)
+        return onnx_fail(im, INFER_EFORMAT, "%s has more than %d entries", what,
+                         max);
     if (!onnx_small_is_fixed(im, small))
         return onnx_fail(im, INFER_EUNSUPPORTED, "%s depends on the batch",
                          what);

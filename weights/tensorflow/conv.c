@@ -226,6 +226,11 @@ static int transposed_pads(struct onnx_import *im, bool first,
         struct graph_type x;
 
         onnx_input_type(im, 2, p, &x);
+        if (im->rc == 0 && n == 4 && size[p][first ? 1 : 3] != w->dim[2])
+            return onnx_fail(im, INFER_EFORMAT,
+                             "input_sizes gives %lld channels, the filter %lld",
+                             (long long)size[p][first ? 1 : 3],
+                             (long long)w->dim[2]);
         for (int d = 0; d < 2 && im->rc == 0; d++) {
             transposed_pad(im, x.dim[space + d],
                            size[p][n == 2 ? d : space + d], w->dim[d], conv, d,

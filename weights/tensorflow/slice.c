@@ -140,6 +140,26 @@ static void add_bounds(struct slices *s, const struct masks *m, int i, int d,
     s->step[s->n++] = step;
 }
 
+/* One element of a dimension, which is then taken away. */
+static int check_index(struct onnx_import *im, int d, int64_t index,
+                       int64_t step)
+{
+    if (step < 0)
+        return onnx_fail(im, INFER_EFORMAT, "a step of %lld for one element",
+                         (long long)step);
+    for (int p = 0; p < im->probes; p++) {
+        struct graph_type x;
+
+        if (onnx_input_type(im, 0, p, &x) < 0)
+            return im->rc;
+        if (index < -x.dim[d] || index >= x.dim[d])
+            return onnx_fail(im, INFER_EFORMAT,
+                             "index %lld is outside a dimension of %lld",
+                             (long long)index, (long long)x.dim[d]);
+    }
+    return 0;
+}
+
 /* Entry i of the lists is about a dimension of the input (d), a new axis of
  * the result, or all dimensions that the other entries leave (ellipsis). */
 static int walk_entries(struct onnx_import *im, const struct masks *m, int n,
@@ -161,6 +181,9 @@ static int walk_entries(struct onnx_import *im, const struct masks *m, int n,
             s->grow[s->n_grow++] = out++;
         } else if (step[i] == 0) {
             return onnx_fail(im, INFER_EFORMAT, "a step of 0");
+        } else if ((m->shrink >> i & 1) &&
+                   check_index(im, d, begin[i], step[i]) < 0) {
+            return im->rc;
         } else {
             add_bounds(s, m, i, d++, begin[i], end[i], step[i]);
             out += !(m->shrink >> i & 1);

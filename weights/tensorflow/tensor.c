@@ -164,6 +164,21 @@ static void store(const struct tensor *t, struct constant *c, int64_t i,
         to[k] = (unsigned char)(bits >> (8 * k));
 }
 
+/* Elements `from` and later become the one before them, in runs that double. */
+static void repeat_last(const struct tensor *t, struct constant *c,
+                        int64_t from)
+{
+    unsigned char *to = c->data + (size_t)from * t->width;
+    const size_t bytes = (size_t)(t->elements - from) * t->width;
+
+    for (size_t done = 0, run = t->width; done < bytes; run += run) {
+        if (run > bytes - done)
+            run = bytes - done;
+        memcpy(to + done, to - t->width, run);
+        done += run;
+    }
+}
+
 /* The typed payload; its last value stands for all that follow. */
 static int fill(const struct tf_graph *g, const struct tensor *t,
                 struct constant *c, struct infer_error *err)
@@ -182,8 +197,8 @@ static int fill(const struct tf_graph *g, const struct tensor *t,
         while (i < t->elements && pb_item(&f, wire_of(t->field), &at, &bits))
             store(t, c, i++, bits);
     }
-    for (; i < t->elements && t->values > 0; i++)
-        store(t, c, i, bits);
+    if (i > 0)
+        repeat_last(t, c, i);
     return rc;
 }
 
@@ -219,6 +234,15 @@ static int check_tensor(const struct tf_graph *g, struct tensor *t,
                          "%zu values for a tensor of %lld elements", t->values,
                          (long long)t->elements);
     return 0;
+}
+
+int64_t tf_tensor_count(const struct tf_graph *g, struct pb_span tensor)
+{
+    struct tensor t = {.message = tensor};
+
+    return read_fields(g, &t, NULL) == 0 && check_tensor(g, &t, NULL) == 0
+               ? t.elements
+               : -1;
 }
 
 /* Room for the tensor.  Constants that the file holds whole are bounded by its

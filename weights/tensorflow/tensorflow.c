@@ -112,6 +112,14 @@ static int load(struct onnx_import *im, struct pb_span tensor,
     return tf_tensor_load(im, tensor, out);
 }
 
+static bool is_large(struct onnx_import *im, struct pb_span tensor)
+{
+    const struct tf_import *tf = im->context;
+
+    return !tf_bundle_has(&tf->bundle, tensor) &&
+           tf_tensor_count(&tf->graph, tensor) > ONNX_MAX_SMALL;
+}
+
 /* ---- inputs and outputs -------------------------------------------- */
 
 /* The model has pictures as N,C,H,W. */
@@ -298,6 +306,7 @@ int tf_import_graph(struct tf_import *tf, const struct weights_options *options,
         .nodes = run_nodes,
         .output = give_output,
         .load = load,
+        .large = is_large,
     };
     int rc = tf_find_order(tf, err);
 

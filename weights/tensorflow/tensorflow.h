@@ -97,6 +97,8 @@ int tf_node_parse(struct onnx_import *im, int node, struct onnx_node *out);
  * hold (one value for all elements) against the limit of the import. */
 int tf_tensor_load(struct onnx_import *im, struct pb_span tensor,
                    struct constant **out);
+/* The elements of a TensorProto, -1 where it is malformed. */
+int64_t tf_tensor_count(const struct tf_graph *g, struct pb_span tensor);
 /* TensorShapeProto.  rank -1: unknown; dimensions -1: free. */
 int tf_shape_parse(const struct tf_graph *g, struct pb_span shape, int *rank,
                    int64_t *dim, struct infer_error *err);

@@ -281,6 +281,7 @@ static const struct shape_case shape_cases[] = {
     {"tile", "{\"repeats\":[1,2]}", "?x3", "?x6"},
     {"tile", "{\"repeats\":[2]}", "2x3", "!1 repeats"},
     {"tile", "{\"repeats\":[9007199254740992,2]}", "4x3", "!too large"},
+    {"tile", "{\"repeats\":[0,9007199254740992]}", "4x3", "!too large"},
     {"pad", "{\"pad\":[0,0,1,2,0,0,3,4]}", "?x3x5x5", "?x3x9x11"},
     {"pad", "{\"pad\":[0,-1,0,-2]}", "2x5", "2x2"},
     {"pad", "{\"mode\":\"reflect\",\"pad\":[0,2,0,2]}", "2x3", "2x7"},

@@ -119,6 +119,9 @@ int onnx_import_one_hot(struct onnx_import *im)
     at = compose_input(im, 0);
     value = compose_input(im, 2);
     compose_need_rank(im, value, 1, 1);
+    if (compose_dim(im, value, 0) != 2)
+        onnx_fail(im, INFER_EFORMAT, "%lld values, expected 2: off and on",
+                  (long long)compose_dim(im, value, 0));
     if (im->rc == 0)
         im->rc = op_axis(stated, compose_rank(im, at) + 1, &axis, im->err);
     if (im->rc < 0)
@@ -194,6 +197,33 @@ int onnx_import_log_sum_exp(struct onnx_import *im)
 
 /* ---- ReverseSequence ----------------------------------------------- */
 
+/* One length for each line, none beyond the lines where they are known. */
+static int check_lengths(struct onnx_import *im, int batch, int time)
+{
+    const struct onnx_small *const *small;
+
+    if (onnx_input_small(im, 1, &small) < 0)
+        return im->rc;
+    for (int p = 0; p < im->probes; p++) {
+        struct graph_type x, length;
+
+        onnx_input_type(im, 0, p, &x);
+        if (onnx_input_type(im, 1, p, &length) < 0)
+            return im->rc;
+        if (length.rank != 1 || length.dim[0] != x.dim[batch])
+            return onnx_fail(im, INFER_EFORMAT,
+                             "%lld lengths for a batch of %lld",
+                             (long long)(length.rank == 1 ? length.dim[0] : 0),
+                             (long long)x.dim[batch]);
+        for (int64_t k = 0; small && small[p]->i && k < small[p]->count; k++)
+            if (small[p]->i[k] < 0 || small[p]->i[k] > x.dim[time])
+                return onnx_fail(
+                    im, INFER_EFORMAT, "length %lld of an axis of %lld",
+                    (long long)small[p]->i[k], (long long)x.dim[time]);
+    }
+    return 0;
+}
+
 /* Element t of a line comes from length - 1 - t where t is below the length,
  * else from t. */
 int onnx_import_reverse_sequence(struct onnx_import *im)
@@ -208,6 +238,8 @@ int onnx_import_reverse_sequence(struct onnx_import *im)
     compose_need_rank(im, x, 2, INFER_MAX_RANK);
     if (im->rc == 0 && time == batch)
         return onnx_fail(im, INFER_EFORMAT, "time and batch are one axis");
+    if (im->rc < 0 || check_lengths(im, (int)batch, (int)time) < 0)
+        return im->rc;
     rank = compose_rank(im, x);
     n = compose_dim(im, x, (int)time);
     for (int d = 0; d < rank; d++)

@@ -585,6 +585,49 @@ static int deform_shapes(struct onnx_import *im, struct deform *d, int x,
     return im->rc;
 }
 
+/* Whether input i is of the picture's batch, with these dimensions behind. */
+static bool deform_fits(struct onnx_import *im, int i, int64_t channels,
+                        const int64_t *out)
+{
+    for (int p = 0; p < im->probes; p++) {
+        struct graph_type x, t;
+
+        onnx_input_type(im, 0, p, &x);
+        if (onnx_input_type(im, i, p, &t) < 0 || t.rank != 4 ||
+            t.dim[0] != x.dim[0] || t.dim[1] != channels ||
+            t.dim[2] != out[0] || t.dim[3] != out[1])
+            return false;
+    }
+    return true;
+}
+
+/* The offsets and the mask have the output's size. */
+static int deform_extents(struct onnx_import *im, const struct deform *d)
+{
+    const int64_t points = d->groups * d->window[0] * d->window[1];
+    const struct kern_conv *c = &d->conv.conv;
+
+    for (int a = 0; a < 2 && im->rc == 0; a++) {
+        struct graph_type x;
+        int64_t reach = (d->window[a] - 1) * c->dilation[a] + 1, room;
+
+        onnx_input_type(im, 0, 0, &x);
+        room = x.dim[2 + a] + c->pad_begin[a] + c->pad_end[a] - reach;
+        if (room < 0 || d->out[a] != room / c->stride[a] + 1)
+            return onnx_fail(im, INFER_EFORMAT,
+                             "offsets of size %lldx%lld do not fit the output",
+                             (long long)d->out[0], (long long)d->out[1]);
+    }
+    if (im->rc == 0 && !deform_fits(im, 2, 2 * points, d->out))
+        return onnx_fail(im, INFER_EFORMAT,
+                         "the offsets are of another batch than the picture");
+    if (im->rc == 0 && onnx_has_input(im, 4) &&
+        !deform_fits(im, 4, points, d->out))
+        return onnx_fail(im, INFER_EFORMAT,
+                         "the mask does not fit the offsets");
+    return im->rc;
+}
+
 /* Columns C window,out of the picture, then a convolution of one pixel. */
 int onnx_import_deform_conv(struct onnx_import *im)
 {
@@ -603,6 +646,8 @@ int onnx_import_deform_conv(struct onnx_import *im)
     if (deform_shapes(im, &d, x, weight, offset) < 0)
         return im->rc;
     flatten(im, &s, x);
+    if (deform_extents(im, &d) < 0)
+        return im->rc;
     for (int a = 0; a < 2; a++)
         make_taps(im, &s, a, deform_points(im, &d, offset, a));
     y = join_taps(im, &s, KERN_ADD, read_deform, &d, weigh_deform);
