@@ -6,6 +6,7 @@
 #include "tests/unit/runtime/budget.h"
 
 #include "tests/unit/graph/data.h"
+#include "tests/unit/weights/tensorflow/graphdef_writer.h"
 #include "weights/weights.h"
 
 /* ---- readers ------------------------------------------------------- */
@@ -111,25 +112,52 @@ static void png_large(FILE *f)
     budget_png_rows(f, 8192, 0);
 }
 
-TEST(test_pictures)
+/* ---- weights ------------------------------------------------------- */
+
+/* One number stands for 2^27, 512 MiB, where a few integers are due. */
+static void graph_of_one_number(FILE *f)
+{
+    static const int64_t shape[2] = {4, 2}, many[1] = {1 << 27};
+    static const float one = 1;
+    struct pb_message graph = {0}, node;
+
+    def_placeholder(&graph, "x", 2, shape);
+    def_floats(&graph, "order", 1, many, &one, 1);
+    node = def_node("y", "Transpose", "x", "order");
+    pb_nested(&graph, 1, &node);
+    budget_put(f, graph.data, graph.size);
+    pb_free(&graph);
+}
+
+TEST(test_files)
 {
     static const struct {
         const char *name;
+        budget_reader *read_file;
         void (*make)(FILE *f);
         const char *words; /* of the refusal; NULL: it is read */
     } row[] = {
-        {"PNG, chunk of 2 GiB", png_chunk, "pCAL at byte 33 declares"},
-        {"PNG, palette of 2 GiB", png_palette, "PLTE at byte 33 declares"},
-        {"PNG, 2^28 pixels", png_2e28, "more than the 67108864 allowed"},
-        {"PNG, 2^26 pixels, cut", png_2e26_cut, "PNG: "},
-        {"JPEG, no DC scan", jpeg_no_dc, "component 1 of 3 has no DC scan"},
-        {"JPEG, 2^28 pixels", jpeg_2e28, "more than the 67108864 allowed"},
-        {"JPEG, 4097 segments 0xe1", jpeg_kept, "more than 4096 segments"},
-        {"JPEG, 101 scans", jpeg_scans, "more than 100 scans"},
-        {"JPEG, 100 scans of 2^26", jpeg_work, "100 scans of 8192 x 8192"},
-        {"JPEG, 100 scans of 2^12", jpeg_sound, NULL},
-        {"PNG, bad text chunk", png_sound, NULL},
-        {"PNG, 2^26 pixels", png_large, NULL},
+        {"PNG, chunk of 2 GiB", read_picture, png_chunk,
+         "pCAL at byte 33 declares"},
+        {"PNG, palette of 2 GiB", read_picture, png_palette,
+         "PLTE at byte 33 declares"},
+        {"PNG, 2^28 pixels", read_picture, png_2e28,
+         "more than the 67108864 allowed"},
+        {"PNG, 2^26 pixels, cut", read_picture, png_2e26_cut, "PNG: "},
+        {"JPEG, no DC scan", read_picture, jpeg_no_dc,
+         "component 1 of 3 has no DC scan"},
+        {"JPEG, 2^28 pixels", read_picture, jpeg_2e28,
+         "more than the 67108864 allowed"},
+        {"JPEG, 4097 segments 0xe1", read_picture, jpeg_kept,
+         "more than 4096 segments"},
+        {"JPEG, 101 scans", read_picture, jpeg_scans, "more than 100 scans"},
+        {"JPEG, 100 scans of 2^26", read_picture, jpeg_work,
+         "100 scans of 8192 x 8192"},
+        {"JPEG, 100 scans of 2^12", read_picture, jpeg_sound, NULL},
+        {"PNG, bad text chunk", read_picture, png_sound, NULL},
+        {"PNG, 2^26 pixels", read_picture, png_large, NULL},
+        {"graph, 2^27 of a number", read_weights, graph_of_one_number,
+         "has more than 8 entries"},
     };
     bool good = true;
     size_t i;
@@ -141,7 +169,7 @@ TEST(test_pictures)
         assert_non_null(f);
         row[i].make(f);
         assert_int_equal(fclose(f), 0);
-        r = budget_measure(read_picture, in_folder("file"));
+        r = budget_measure(row[i].read_file, in_folder("file"));
         print_message("| %-24s | %9llu | %7.1f | %s |\n", row[i].name,
                       (unsigned long long)r.file, (double)r.peak / 1048576,
                       r.rc == 0 ? "read" : "refused");
@@ -241,7 +269,7 @@ TEST(test_suites)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_files),
         cmocka_unit_test(test_suites),
     };
 

@@ -173,6 +173,39 @@ TEST(test_linear)
     gives(MODEL(LINEAR, "y"), 3, y);
 }
 
+#define ONE(op, of, out) NODE(op, ARG("self", TENSOR(of)), out)
+#define TWO(op, a, b, out)                                                     \
+    NODE(op, ARG("self", TENSOR(a)) "," ARG("other", TENSOR(b)), out)
+/* 'low' is log 0, and 'high' its opposite. */
+#define INFINITIES                                                             \
+    TWO("sub.Tensor", "x", "x", "zero")                                        \
+    "," ONE("log.default", "zero", "low") "," ONE("neg.default", "low", "high")
+
+/* Of two infinities of one sign the sum is that one: exp(-inf) is 0. */
+TEST(test_sums_of_infinities)
+{
+    static const float zeros[8] = {0};
+    static const char *const models[] = {
+        MODEL(INFINITIES "," TWO("logaddexp.default", "low", "low",
+                                 "s") "," ONE("exp.default", "s", "y"),
+              "y"),
+        MODEL(INFINITIES "," TWO("logaddexp2.default", "low", "low",
+                                 "s") "," ONE("exp.default", "s", "y"),
+              "y"),
+        MODEL(INFINITIES
+              "," TWO("logaddexp.default", "high", "high", "s") "," ONE(
+                  "neg.default", "s", "t") "," ONE("exp.default", "t", "y"),
+              "y"),
+        MODEL(INFINITIES
+              "," TWO("logaddexp2.default", "high", "high", "s") "," ONE(
+                  "neg.default", "s", "t") "," ONE("exp.default", "t", "y"),
+              "y"),
+    };
+
+    for (size_t i = 0; i < COUNT(models); i++)
+        gives(models[i], 4, zeros);
+}
+
 /* A write is seen under every name that reaches the memory. */
 TEST(test_writes)
 {
@@ -236,6 +269,28 @@ TEST(test_refused)
                        "y"),
                   "y"),
             good, "a padding of -9223372036854775808");
+    refused(MODEL(NODE("roll.default",
+                       ARG("self", TENSOR("x")) "," ARG(
+                           "shifts", "{\"as_ints\":[-9223372036854775808]"
+                                     "}") "," ARG("dims", "{\"as_ints\":[1]}"),
+                       "y"),
+                  "y"),
+            good, "a shift of -9223372036854775808");
+    refused(MODEL(NODE("repeat.default",
+                       ARG("self", TENSOR("x")) "," ARG(
+                           "repeats", "{\"as_ints\":[0,9007199254740992]}"),
+                       "y"),
+                  "y"),
+            good, "an output of unknown or impossible size");
+    refused(
+        MODEL(
+            NODE("scaled_dot_product_attention.default",
+                 ARG("query", TENSOR("x")) "," ARG("key", TENSOR("x")) "," ARG(
+                     "value", TENSOR("x")) "," ARG("dropout_p",
+                                                   "{\"as_float\":0.5}"),
+                 "y"),
+            "y"),
+        good, "attention with dropout");
     refused(MODEL(NODE("einsum.default",
                        ARG("equation", "{\"as_string\":\"\"}") "," ARG(
                            "tensors", "{\"as_tensors\":[{\"name\":\"x\"}]}"),
@@ -311,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_functions),
         cmocka_unit_test(test_table_is_sorted),
         cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_sums_of_infinities),
         cmocka_unit_test(test_writes),
         cmocka_unit_test(test_refused_writes),
         cmocka_unit_test(test_refused),
