@@ -209,6 +209,21 @@ static int transposed_pad(struct onnx_import *im, int64_t in, int64_t out,
     return 0;
 }
 
+/* Filters of fewer channels than input_sizes gives are those of groups, as in
+ * tf_conv(). */
+static int transposed_groups(struct onnx_import *im, int64_t channels,
+                             const struct graph_type *w,
+                             struct graph_conv *conv)
+{
+    if (channels < 1 || channels % w->dim[2] != 0 ||
+        channels / w->dim[2] > INT32_MAX)
+        return onnx_fail(im, INFER_EFORMAT,
+                         "input_sizes gives %lld channels, the filter %lld",
+                         (long long)channels, (long long)w->dim[2]);
+    conv->conv.groups = (int)(channels / w->dim[2]);
+    return 0;
+}
+
 /* The pads must be the same at all probes. */
 static int transposed_pads(struct onnx_import *im, bool first,
                            const struct graph_type *w, struct graph_conv *conv)
@@ -226,11 +241,8 @@ static int transposed_pads(struct onnx_import *im, bool first,
         struct graph_type x;
 
         onnx_input_type(im, 2, p, &x);
-        if (im->rc == 0 && n == 4 && size[p][first ? 1 : 3] != w->dim[2])
-            return onnx_fail(im, INFER_EFORMAT,
-                             "input_sizes gives %lld channels, the filter %lld",
-                             (long long)size[p][first ? 1 : 3],
-                             (long long)w->dim[2]);
+        if (n == 4)
+            transposed_groups(im, size[p][first ? 1 : 3], w, conv);
         for (int d = 0; d < 2 && im->rc == 0; d++) {
             transposed_pad(im, x.dim[space + d],
                            size[p][n == 2 ? d : space + d], w->dim[d], conv, d,
