@@ -188,7 +188,7 @@ static int one_bound(struct onnx_import *im, const struct bounds *b, int k,
             return im->rc;
         fixed &= b->at[p][k] == b->at[0][k];
         whole &= b->at[p][k] >= t.dim[axis];
-        if (p == 0)
+        if (p == 0 && b->at[0][k] >= 0)
             rest = b->at[0][k] - t.dim[axis];
         from_end &= b->at[p][k] >= 0 && b->at[p][k] - t.dim[axis] == rest;
     }
