@@ -58,6 +58,14 @@ struct totals {
     int rows, checked, failed, skipped, short_rows;
 };
 
+/* Random problems of a row and type.  Code under a sanitizer takes several
+ * times as long, and is the same for all of them. */
+#ifdef __SANITIZE_ADDRESS__
+#define COUNT_DEFAULT 10
+#else
+#define COUNT_DEFAULT 40
+#endif
+
 static const char usage[] =
     "usage: checkkern [--row=GLOB,..] [--op=GLOB] [--dtype=TYPE] [--seed=N]\n"
     "                 [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]\n"
@@ -666,7 +674,7 @@ int main(int argc, char **argv)
 {
     struct options o = {.seed = 1,
                         .problem = -1,
-                        .count = 40,
+                        .count = COUNT_DEFAULT,
                         .max_flops = 4e6,
                         .time_limit = 1e9,
                         .shards = 1,
