@@ -61,7 +61,7 @@ struct totals {
 /* Random problems of a row and type.  Code under a sanitizer takes several
  * times as long, and is the same for all of them. */
 #ifdef __SANITIZE_ADDRESS__
-#define COUNT_DEFAULT 10
+#define COUNT_DEFAULT 4
 #else
 #define COUNT_DEFAULT 40
 #endif
