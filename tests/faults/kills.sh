@@ -39,10 +39,13 @@ moments() {
 }
 
 # kill_at MOMENT COMMAND...: its exit status, 137 if it was killed.  No message
-# of the shell about the kill.
+# of the shell about the kill.  --foreground waits for the end of the command;
+# without it timeout kills itself too, and the command may end its last system
+# call (make a file, rename it) after this function has returned.
+# --preserve-status: a command that ends by itself at that moment keeps its 0.
 kill_at() {
     (
-        timeout -s KILL "$@" >"$dir/out" 2>&1
+        timeout --foreground --preserve-status -s KILL "$@" >"$dir/out" 2>&1
         exit $?
     ) 2>/dev/null
 }
