@@ -171,30 +171,6 @@ static bool read_options(struct tflite_import *im, struct options *o)
 
 /* ---- boxes --------------------------------------------------------- */
 
-/* Elements [from, to) along an axis. */
-static int cut(struct tflite_import *im, int x, int axis, int64_t from,
-               int64_t to)
-{
-    union graph_attr attr;
-
-    tflite_defaults(GRAPH_SLICE, &attr);
-    attr.slice.n_axes = 1;
-    attr.slice.axis[0] = axis;
-    attr.slice.begin[0] = from;
-    attr.slice.end[0] = to;
-    attr.slice.step[0] = 1;
-    return tflite_emit(im, GRAPH_SLICE, &attr, &x, 1);
-}
-
-static int joined(struct tflite_import *im, const int *x, int n, int axis)
-{
-    union graph_attr attr;
-
-    tflite_defaults(GRAPH_CONCAT, &attr);
-    attr.axis.axis = axis;
-    return tflite_emit(im, GRAPH_CONCAT, &attr, x, n);
-}
-
 static int scaled(struct tflite_import *im, int x, double a)
 {
     return tflite_unary(im, x, KERN_LINEAR, (float)a, 0);
@@ -207,20 +183,22 @@ static int decode(struct tflite_import *im, int offsets, int anchors,
     int corner[4];
 
     for (int d = 0; d < 2; d++) {
-        const int side = cut(im, anchors, 1, 2 + d, 3 + d);
+        const int side = tflite_slice(im, anchors, 1, 2 + d, 3 + d);
         int middle, half;
 
-        middle = scaled(im, cut(im, offsets, 2, d, d + 1), 1 / scale[d]);
-        middle = tflite_binary(im, KERN_MUL, middle, side);
         middle =
-            tflite_binary(im, KERN_ADD, middle, cut(im, anchors, 1, d, d + 1));
-        half = scaled(im, cut(im, offsets, 2, 2 + d, 3 + d), 1 / scale[2 + d]);
+            scaled(im, tflite_slice(im, offsets, 2, d, d + 1), 1 / scale[d]);
+        middle = tflite_binary(im, KERN_MUL, middle, side);
+        middle = tflite_binary(im, KERN_ADD, middle,
+                               tflite_slice(im, anchors, 1, d, d + 1));
+        half = scaled(im, tflite_slice(im, offsets, 2, 2 + d, 3 + d),
+                      1 / scale[2 + d]);
         half = tflite_plain_unary(im, half, KERN_EXP);
         half = scaled(im, tflite_binary(im, KERN_MUL, half, side), 0.5);
         corner[d] = tflite_binary(im, KERN_SUB, middle, half);
         corner[2 + d] = tflite_binary(im, KERN_ADD, middle, half);
     }
-    return joined(im, corner, 4, 2);
+    return tflite_concat(im, corner, 4, 2);
 }
 
 /* Rows of x (1,A,..) by indices (K). */
@@ -266,7 +244,8 @@ static int kept(struct tflite_import *im, int boxes, int scores,
     /* A score that is the threshold is high enough. */
     attr.nms.score = nextafterf((float)o->score, -FLT_MAX);
     at = tflite_emit(im, GRAPH_NMS, &attr, in, 2);
-    at = tflite_dims(im, GRAPH_RESHAPE, cut(im, at, 1, 2, 3), 1, &line);
+    at =
+        tflite_dims(im, GRAPH_RESHAPE, tflite_slice(im, at, 1, 2, 3), 1, &line);
     at = tflite_cast(im, at, INFER_F32);
     *valid = tflite_binary(im, KERN_GREATER_EQUAL, at, tflite_scalar(im, 0));
     *valid = tflite_dims(im, GRAPH_RESHAPE, tflite_cast(im, *valid, INFER_F32),
@@ -352,7 +331,8 @@ static void post_process(struct tflite_import *im)
     /* What lies before the classes is the background. */
     x = tflite_in(im, 1, false);
     if (scores.dim[2] > (int64_t)o.classes)
-        x = cut(im, x, 2, scores.dim[2] - (int64_t)o.classes, scores.dim[2]);
+        x = tflite_slice(im, x, 2, scores.dim[2] - (int64_t)o.classes,
+                         scores.dim[2]);
     detections(
         im, &o,
         decode(im, tflite_in(im, 0, false), tflite_in(im, 2, false), o.scale),

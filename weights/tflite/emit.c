@@ -248,6 +248,29 @@ int tflite_reshape_to(struct tflite_import *im, int x,
     return tflite_dims(im, GRAPH_RESHAPE, x, rank, dim);
 }
 
+int tflite_slice(struct tflite_import *im, int x, int axis, int64_t begin,
+                 int64_t end)
+{
+    union graph_attr attr;
+
+    tflite_defaults(GRAPH_SLICE, &attr);
+    attr.slice.n_axes = 1;
+    attr.slice.axis[0] = axis;
+    attr.slice.begin[0] = begin;
+    attr.slice.end[0] = end;
+    attr.slice.step[0] = 1;
+    return tflite_emit(im, GRAPH_SLICE, &attr, &x, 1);
+}
+
+int tflite_concat(struct tflite_import *im, const int *x, int n, int axis)
+{
+    union graph_attr attr;
+
+    tflite_defaults(GRAPH_CONCAT, &attr);
+    attr.axis.axis = axis;
+    return n == 1 ? x[0] : tflite_emit(im, GRAPH_CONCAT, &attr, x, n);
+}
+
 /* ---- fused activations --------------------------------------------- */
 
 enum tflite_activation tflite_activation(struct tflite_import *im, int id)
@@ -259,9 +282,10 @@ enum tflite_activation tflite_activation(struct tflite_import *im, int id)
     return act > TFLITE_TANH ? TFLITE_NONE : (enum tflite_activation)act;
 }
 
-int tflite_fused(struct tflite_import *im, int x, int id)
+int tflite_activated(struct tflite_import *im, enum tflite_activation act,
+                     int x)
 {
-    switch (tflite_activation(im, id)) {
+    switch (act) {
     case TFLITE_NONE:
         break;
     case TFLITE_RELU:
@@ -274,4 +298,9 @@ int tflite_fused(struct tflite_import *im, int x, int id)
         return tflite_plain_unary(im, x, KERN_TANH);
     }
     return x;
+}
+
+int tflite_fused(struct tflite_import *im, int x, int id)
+{
+    return tflite_activated(im, tflite_activation(im, id), x);
 }

@@ -87,13 +87,6 @@ static int64_t result(int64_t x, struct fixed gate, struct fixed scale,
     return y < to->low ? to->low : y > to->high ? to->high : y;
 }
 
-/* Input 0 in the order that it has. */
-static int only(struct tflite_import *im, bool *swapped)
-{
-    *swapped = tflite_is_swapped(im, 0);
-    return tflite_in(im, 0, *swapped);
-}
-
 static void by_table(struct tflite_import *im, const struct tflite_tensor *in,
                      const struct tflite_tensor *out)
 {
@@ -112,8 +105,8 @@ static void by_table(struct tflite_import *im, const struct tflite_tensor *in,
         table[i] = (float)result(from.low + i, fixed_of(fine / (3.0 / 32768)),
                                  fixed_of(fine / (double)to.scale), &to);
     both[0] = tflite_vector(im, table, INTEGERS);
-    both[1] =
-        tflite_unary(im, only(im, &swapped), KERN_LINEAR, 1, (float)-from.low);
+    both[1] = tflite_unary(im, tflite_in_any_order(im, &swapped), KERN_LINEAR,
+                           1, (float)-from.low);
     both[1] = tflite_cast(im, both[1], INFER_I32);
     tflite_defaults(GRAPH_GATHER, &attr);
     attr.axis.axis = 0;
@@ -137,6 +130,6 @@ void tflite_import_hard_swish(struct tflite_import *im, int param)
         by_table(im, &in, &out);
         return;
     }
-    x = only(im, &swapped);
+    x = tflite_in_any_order(im, &swapped);
     tflite_out(im, 0, tflite_plain_unary(im, x, KERN_HARD_SWISH), swapped);
 }

@@ -8,13 +8,6 @@
 
 /* ---- one argument -------------------------------------------------- */
 
-/* Input 0 as the graph has it. */
-static int only(struct tflite_import *im, bool *swapped)
-{
-    *swapped = tflite_is_swapped(im, 0);
-    return tflite_in(im, 0, *swapped);
-}
-
 void tflite_import_unary(struct tflite_import *im, int kind)
 {
     bool swapped;
@@ -22,7 +15,7 @@ void tflite_import_unary(struct tflite_import *im, int kind)
 
     if (!tflite_arity(im, 1, 1))
         return;
-    x = only(im, &swapped);
+    x = tflite_in_any_order(im, &swapped);
     x = tflite_plain_unary(im, x, (enum kern_unary_kind)kind);
     tflite_out(im, 0, x, swapped);
 }
@@ -48,7 +41,7 @@ void tflite_import_relu(struct tflite_import *im, int act)
         low = (float)q.low;
         high = (float)q.high;
     }
-    x = only(im, &swapped);
+    x = tflite_in_any_order(im, &swapped);
     if (act == TFLITE_RELU && !im->raw)
         x = tflite_plain_unary(im, x, KERN_RELU);
     else
@@ -64,7 +57,7 @@ void tflite_import_relu_0_to_1(struct tflite_import *im, int param)
     (void)param;
     if (!tflite_arity(im, 1, 1))
         return;
-    x = only(im, &swapped);
+    x = tflite_in_any_order(im, &swapped);
     tflite_out(im, 0, tflite_unary(im, x, KERN_CLIP, 0, 1), swapped);
 }
 
@@ -109,7 +102,7 @@ void tflite_import_leaky_relu(struct tflite_import *im, int param)
     in = tflite_input_tensor(im, 0);
     out = tflite_output_tensor(im, 0);
     im->raw = tflite_is_quantised(&in) && tflite_is_quantised(&out);
-    x = only(im, &swapped);
+    x = tflite_in_any_order(im, &swapped);
     x = im->raw ? leaky_integers(im, x, -1, (double)alpha, &in, &out)
                 : tflite_unary(im, x, KERN_LEAKY_RELU, alpha, 0);
     tflite_out(im, 0, x, swapped);
@@ -123,7 +116,7 @@ void tflite_import_gelu(struct tflite_import *im, int param)
     (void)param;
     if (!tflite_arity(im, 1, 1))
         return;
-    x = only(im, &swapped);
+    x = tflite_in_any_order(im, &swapped);
     x = tflite_plain_unary(
         im, x, fb_bool(&im->op.options, 0) ? KERN_GELU_TANH : KERN_GELU);
     tflite_out(im, 0, x, swapped);
@@ -137,7 +130,7 @@ void tflite_import_rsqrt(struct tflite_import *im, int param)
     (void)param;
     if (!tflite_arity(im, 1, 1))
         return;
-    x = only(im, &swapped);
+    x = tflite_in_any_order(im, &swapped);
     x = tflite_plain_unary(im, x, KERN_SQRT);
     x = tflite_plain_unary(im, x, KERN_RECIPROCAL);
     tflite_out(im, 0, x, swapped);
@@ -158,7 +151,7 @@ void tflite_import_cast(struct tflite_import *im, int param)
                     tflite_type_name(out.type));
         return;
     }
-    x = only(im, &swapped);
+    x = tflite_in_any_order(im, &swapped);
     x = tflite_cast(im, x, scalar_is_float(to) ? INFER_F32 : to);
     tflite_out(im, 0, x, swapped);
 }
@@ -179,7 +172,7 @@ void tflite_import_dequantize(struct tflite_import *im, int param)
         return;
     t = tflite_input_tensor(im, 0);
     if (!c) {
-        x = only(im, &swapped);
+        x = tflite_in_any_order(im, &swapped);
         tflite_out(im, 0, x, swapped);
         return;
     }
@@ -219,7 +212,7 @@ void tflite_import_quantize(struct tflite_import *im, int param)
         return;
     }
     im->raw = tflite_is_quantised(&in);
-    x = only(im, &swapped);
+    x = tflite_in_any_order(im, &swapped);
     if (im->raw && im->status == 0) {
         from = tflite_quant(im, &in);
         to = tflite_quant(im, &out);
@@ -429,7 +422,7 @@ void tflite_import_softmax(struct tflite_import *im, int log)
                     (double)beta, rank);
         return;
     }
-    x = only(im, &swapped);
+    x = tflite_in_any_order(im, &swapped);
     if (beta != 1)
         x = tflite_unary(im, x, KERN_LINEAR, beta, 0);
     tflite_defaults(GRAPH_SOFTMAX, &attr);

@@ -32,29 +32,6 @@ struct sequence {
 
 /* ---- short forms --------------------------------------------------- */
 
-static int slice(struct tflite_import *im, int x, int axis, int64_t begin,
-                 int64_t end)
-{
-    union graph_attr attr;
-
-    tflite_defaults(GRAPH_SLICE, &attr);
-    attr.slice.n_axes = 1;
-    attr.slice.axis[0] = axis;
-    attr.slice.begin[0] = begin;
-    attr.slice.end[0] = end;
-    attr.slice.step[0] = 1;
-    return tflite_emit(im, GRAPH_SLICE, &attr, &x, 1);
-}
-
-static int concat(struct tflite_import *im, const int *x, int n, int axis)
-{
-    union graph_attr attr;
-
-    tflite_defaults(GRAPH_CONCAT, &attr);
-    attr.axis.axis = axis;
-    return n == 1 ? x[0] : tflite_emit(im, GRAPH_CONCAT, &attr, x, n);
-}
-
 static int dense(struct tflite_import *im, int x, int weight, int bias)
 {
     const int in[3] = {x, weight, bias};
@@ -76,23 +53,6 @@ static int times(struct tflite_import *im, int a, int b)
 static int clip(struct tflite_import *im, int x, float limit)
 {
     return limit > 0 ? tflite_unary(im, x, KERN_CLIP, -limit, limit) : x;
-}
-
-static int activate(struct tflite_import *im, const struct sequence *s, int x)
-{
-    switch (s->act) {
-    case TFLITE_NONE:
-        return x;
-    case TFLITE_RELU:
-        return tflite_plain_unary(im, x, KERN_RELU);
-    case TFLITE_RELU_N1_TO_1:
-        return tflite_unary(im, x, KERN_CLIP, -1, 1);
-    case TFLITE_RELU6:
-        return tflite_unary(im, x, KERN_CLIP, 0, 6);
-    case TFLITE_TANH:
-        break;
-    }
-    return tflite_plain_unary(im, x, KERN_TANH);
 }
 
 /* ---- inputs -------------------------------------------------------- */
@@ -143,7 +103,7 @@ static int part(struct tflite_import *im, const struct sequence *s, int64_t t)
     const int64_t axis = s->axis;
 
     return tflite_dims(im, GRAPH_SQUEEZE,
-                       slice(im, s->input, s->axis, t, t + 1), 1, &axis);
+                       tflite_slice(im, s->input, s->axis, t, t + 1), 1, &axis);
 }
 
 /* Output 0 from the results of all steps. */
@@ -153,7 +113,7 @@ static void join(struct tflite_import *im, const struct sequence *s, int *y)
 
     for (int64_t t = 0; t < s->steps; t++)
         y[t] = tflite_dims(im, GRAPH_UNSQUEEZE, y[t], 1, &axis);
-    tflite_out(im, 0, concat(im, y, (int)s->steps, s->axis), false);
+    tflite_out(im, 0, tflite_concat(im, y, (int)s->steps, s->axis), false);
 }
 
 /* ---- LSTM ---------------------------------------------------------- */
@@ -181,9 +141,10 @@ static void read_weights(struct tflite_import *im, struct sequence *s)
     s->bias = tflite_has(im, PROJECTION_BIAS)
                   ? tflite_weight(im, PROJECTION_BIAS, NULL, false)
                   : -1;
-    s->input = dense(im, tflite_in(im, 0, false), concat(im, w, s->gates, 0),
-                     concat(im, b, s->gates, 0));
-    s->state = concat(im, u, s->gates, 0);
+    s->input =
+        dense(im, tflite_in(im, 0, false), tflite_concat(im, w, s->gates, 0),
+              tflite_concat(im, b, s->gates, 0));
+    s->state = tflite_concat(im, u, s->gates, 0);
 }
 
 /* One step: states *h and *c (-1: zero) become the next ones. */
@@ -196,20 +157,20 @@ static void step(struct tflite_import *im, const struct sequence *s, int64_t t,
     if (*h >= 0)
         x = add(im, x, dense(im, *h, s->state, -1));
     for (int i = first; i < GATES; i++)
-        g[i] = slice(im, x, 1, (i - first) * s->hidden,
-                     (i - first + 1) * s->hidden);
+        g[i] = tflite_slice(im, x, 1, (i - first) * s->hidden,
+                            (i - first + 1) * s->hidden);
     for (int i = first; i < 2; i++)
         g[i] = tflite_plain_unary(
             im, add(im, g[i], times(im, s->peephole[i], *c)), KERN_SIGMOID);
     if (first > 0)
         g[0] = tflite_unary(im, g[1], KERN_LINEAR, -1, 1);
-    *c = clip(
-        im,
-        add(im, times(im, g[1], *c), times(im, g[0], activate(im, s, g[2]))),
-        s->cell_clip);
+    *c = clip(im,
+              add(im, times(im, g[1], *c),
+                  times(im, g[0], tflite_activated(im, s->act, g[2]))),
+              s->cell_clip);
     g[3] = tflite_plain_unary(im, add(im, g[3], times(im, s->peephole[3], *c)),
                               KERN_SIGMOID);
-    *h = times(im, g[3], activate(im, s, *c));
+    *h = times(im, g[3], tflite_activated(im, s->act, *c));
     if (s->projection >= 0)
         *h =
             clip(im, dense(im, *h, s->projection, s->bias), s->projection_clip);
@@ -278,7 +239,8 @@ void tflite_import_rnn(struct tflite_import *im, int param)
     for (int64_t t = 0; t < s.steps && im->status == 0; t++) {
         const int x = part(im, &s, t);
 
-        h = activate(im, &s, h < 0 ? x : add(im, x, dense(im, h, s.state, -1)));
+        h = tflite_activated(im, s.act,
+                             h < 0 ? x : add(im, x, dense(im, h, s.state, -1)));
         y[t] = h;
     }
     if (im->status == 0)

@@ -148,15 +148,8 @@ void tflite_import_gather_nd(struct tflite_import *im, int param)
     in[1] = -1;
     last = at.rank - 1;
     for (int j = n - 1; j >= 0; j--) {
-        int part;
+        int part = tflite_slice(im, index, (int)last, j, j + 1);
 
-        tflite_defaults(GRAPH_SLICE, &attr);
-        attr.slice.n_axes = 1;
-        attr.slice.axis[0] = (int)last;
-        attr.slice.begin[0] = j;
-        attr.slice.end[0] = j + 1;
-        attr.slice.step[0] = 1;
-        part = tflite_emit(im, GRAPH_SLICE, &attr, &index, 1);
         part = tflite_dims(im, GRAPH_SQUEEZE, part, 1, &last);
         if (stride > 1)
             part = tflite_binary(im, KERN_MUL, part, integer(im, stride));

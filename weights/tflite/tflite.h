@@ -215,6 +215,8 @@ void tflite_rename(struct tflite_import *im, int value, const char *name);
 
 /* Input i as a value of the graph in the order asked for. */
 int tflite_in(struct tflite_import *im, int i, bool swapped);
+/* Input 0 in the order that it has. */
+int tflite_in_any_order(struct tflite_import *im, bool *swapped);
 /* For element-wise operators: broadcast against `rank` dimensions. */
 int tflite_operand(struct tflite_import *im, int i, int rank, bool swapped);
 /* Weights as floats, transposed by order (a static array; NULL: as they are);
@@ -279,6 +281,12 @@ int tflite_dims(struct tflite_import *im, enum graph_op op, int x, int n,
                 const int64_t *dim);
 int tflite_reshape_to(struct tflite_import *im, int x,
                       const struct graph_type *target);
+/* Elements [begin, end) along an axis. */
+int tflite_slice(struct tflite_import *im, int x, int axis, int64_t begin,
+                 int64_t end);
+int tflite_concat(struct tflite_import *im, const int *x, int n, int axis);
+int tflite_activated(struct tflite_import *im, enum tflite_activation act,
+                     int x);
 /* The fused activation of field `id` of the options. */
 int tflite_fused(struct tflite_import *im, int x, int id);
 enum tflite_activation tflite_activation(struct tflite_import *im, int id);

@@ -625,6 +625,12 @@ int tflite_in(struct tflite_import *im, int i, bool swapped)
     return real(im, i, tflite_tensor_value(im, index, swapped));
 }
 
+int tflite_in_any_order(struct tflite_import *im, bool *swapped)
+{
+    *swapped = tflite_is_swapped(im, 0);
+    return tflite_in(im, 0, *swapped);
+}
+
 int tflite_operand(struct tflite_import *im, int i, int rank, bool swapped)
 {
     const int index = tflite_input_index(im, i), own = tflite_rank(im, i);
