@@ -163,11 +163,6 @@ void cli_print_json(cJSON *json, bool compact);
 int cli_write_json(const char *path, cJSON *json, bool compact,
                    struct infer_error *err);
 
-/* Reads a document of at most max bytes; *out is to be deleted, NULL on
- * failure. */
-int cli_read_json(const char *path, uint64_t max, struct infer_error *err,
-                  cJSON **out);
-
 /* True if both paths exist and name the same file; NULL names none. */
 bool cli_same_file(const char *a, const char *b);
 /* The same for output files, which need not exist yet. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files and JSON that the tools read and write.  Names of files and tensors
+/* Files and JSON that the tools write.  Names of files and tensors
  * come from anywhere, and JSON is UTF-8: what is not is written as \xNN, as
  * messages write it. */
 #include <errno.h>
@@ -10,9 +10,7 @@
 #include <unistd.h>
 
 #include "kernels/base/error.h"
-#include "kernels/base/json.h"
 #include "kernels/base/text.h"
-#include "libinfer/graph/constant.h"
 #include "tools/cli.h"
 
 /* Copy of the text in which each byte that is not UTF-8 becomes "\\xNN", JSON
@@ -177,21 +175,4 @@ void cli_print_json(cJSON *json, bool compact)
         cli_lose_output();
     free(text);
     cJSON_Delete(json);
-}
-
-int cli_read_json(const char *path, uint64_t max, struct infer_error *err,
-                  cJSON **out)
-{
-    size_t bytes;
-    void *text;
-    int rc = file_read_all(path, max, err, &text, &bytes);
-
-    *out = NULL;
-    if (rc < 0)
-        return rc;
-    rc = json_parse(text, bytes, false, err, out);
-    if (rc < 0)
-        error_prefix(err, "%s", path);
-    free(text);
-    return rc;
 }

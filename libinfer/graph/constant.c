@@ -14,6 +14,7 @@
 
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
+#include "kernels/base/json.h"
 #include "kernels/base/scalar.h"
 
 static void count_up(int *refs)
@@ -224,6 +225,23 @@ int file_read_all(const char *path, uint64_t max, struct infer_error *err,
         free(all);
     }
     file_source_unref(source);
+    return rc;
+}
+
+int file_read_json(const char *path, uint64_t max, struct infer_error *err,
+                   cJSON **out)
+{
+    size_t bytes;
+    void *text;
+    int rc = file_read_all(path, max, err, &text, &bytes);
+
+    *out = NULL;
+    if (rc < 0)
+        return rc;
+    rc = json_parse(text, bytes, false, err, out);
+    if (rc < 0)
+        error_prefix(err, "%s", path);
+    free(text);
     return rc;
 }
 

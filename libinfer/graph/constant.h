@@ -17,6 +17,8 @@
 #include "include/infer.h"
 #include "kernels/base/host_memory.h"
 
+struct cJSON;
+
 /* A reference-counted block of memory: the contents of a weight file.  Counts
  * are atomic. */
 struct blob {
@@ -56,6 +58,10 @@ int file_source_read(struct file_source *source, uint64_t offset, void *buffer,
  * also where it is longer than max. */
 int file_read_all(const char *path, uint64_t max, struct infer_error *err,
                   void **data, size_t *bytes);
+/* The JSON text that a file of at most max bytes holds; NULL, and an error with
+ * the path, if it cannot be read or is none (json_parse()).  cJSON_Delete(). */
+int file_read_json(const char *path, uint64_t max, struct infer_error *err,
+                   struct cJSON **out);
 
 struct constant {
     int refs;

@@ -579,16 +579,11 @@ int model_file_read_arch(const char *path, struct infer_error *err,
                          struct graph **out)
 {
     cJSON *json = NULL;
-    void *text;
-    size_t bytes;
-    int rc = file_read_all(path, MAX_ARCH_BYTES, err, &text, &bytes);
+    int rc = file_read_json(path, MAX_ARCH_BYTES, err, &json);
 
     if (rc < 0)
         return rc;
-    rc = json_parse(text, bytes, false, err, &json);
-    free(text); /* the tree alone is held on to */
-    if (rc == INFER_OK)
-        rc = arch_of_json(json, err, out);
+    rc = arch_of_json(json, err, out);
     if (rc < 0)
         error_prefix(err, "%s", path);
     return rc;

@@ -117,21 +117,11 @@ static char *full_label(const char *device)
 static int read_file(const char *path, struct infer_error *err, cJSON **out)
 {
     struct stat st;
-    size_t bytes;
-    void *text;
-    int rc;
 
     *out = NULL;
-    if (stat(path, &st) < 0 && errno == ENOENT)
-        return 0;
-    rc = file_read_all(path, MAX_BYTES, err, &text, &bytes);
-    if (rc < 0)
-        return rc;
-    rc = json_parse(text, bytes, false, err, out);
-    if (rc < 0)
-        error_prefix(err, "%s", path);
-    free(text);
-    return rc;
+    return stat(path, &st) < 0 && errno == ENOENT
+               ? 0
+               : file_read_json(path, MAX_BYTES, err, out);
 }
 
 static int check_format(const cJSON *root, struct infer_error *err)

@@ -7,6 +7,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/json.h"
 #include "libinfer/device/device.h"
+#include "libinfer/graph/constant.h"
 #include "libinfer/session.h"
 #include "tools/infer/infer_tool.h"
 
@@ -239,7 +240,7 @@ static double number_of(const cJSON *json, const char *member)
 
 static int read_bench(const char *path, struct infer_error *err, cJSON **out)
 {
-    int rc = cli_read_json(path, MAX_BYTES, err, out);
+    int rc = file_read_json(path, MAX_BYTES, err, out);
 
     if (rc == INFER_OK && !(number_of(*out, "median_ms") > 0)) {
         cJSON_Delete(*out);

@@ -7,6 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/json.h"
+#include "libinfer/graph/constant.h"
 #include "tools/kbench/kbench.h"
 
 /* All kernels of all layers of six networks make some 20 MB. */
@@ -53,7 +54,7 @@ int kb_compare(const char *path, bool cold, struct kb_cases *cases,
 {
     cJSON *root = NULL;
     const cJSON *problem;
-    int rc = cli_read_json(path, MAX_BYTES, err, &root);
+    int rc = file_read_json(path, MAX_BYTES, err, &root);
 
     if (rc < 0)
         return rc;

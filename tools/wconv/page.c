@@ -11,6 +11,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/json.h"
 #include "kernels/base/scalar.h"
+#include "libinfer/graph/constant.h"
 #include "libinfer/task/task.h"
 #include "tools/preprocess.h"
 #include "tools/wconv/wconv.h"
@@ -215,7 +216,7 @@ static int read_profile(const char *path, struct infer_error *err, cJSON **file,
     *layers = NULL;
     if (path == NULL)
         return INFER_OK;
-    rc = cli_read_json(path, MAX_PROFILE, err, file);
+    rc = file_read_json(path, MAX_PROFILE, err, file);
     if (rc < 0)
         return rc;
     *layers = cJSON_IsArray(*file) ? *file : json_member(*file, "layers");
