@@ -74,14 +74,11 @@ int npy_read(const char *path, const char *member, struct infer_array *array,
              struct infer_error *err)
 {
     struct weights_import import;
-    struct weights_options options;
     const struct constant *c = NULL;
     int rc;
 
     weights_import_init(&import);
-    weights_options_init(&options);
-    options.from = "npz";
-    rc = weights_read(path, &options, err, &import);
+    rc = weights_read_arrays(path, err, &import);
     if (rc < 0)
         goto done;
     if (import.dict.count == 1)

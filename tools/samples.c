@@ -213,13 +213,10 @@ static int read_arrays(const char *path, int most, const struct graph *g,
                        struct infer_error *err, struct samples *out)
 {
     struct weights_import import;
-    struct weights_options options;
     int rc;
 
     weights_import_init(&import);
-    weights_options_init(&options);
-    options.from = "npz";
-    rc = weights_read(path, &options, err, &import);
+    rc = weights_read_arrays(path, err, &import);
     if (rc < 0)
         return rc;
     rc = take_arrays(g, &import.dict, most, err, out);

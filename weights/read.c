@@ -190,3 +190,13 @@ int weights_read(const char *path, const struct weights_options *options,
     *out = import;
     return 0;
 }
+
+int weights_read_arrays(const char *path, struct infer_error *err,
+                        struct weights_import *out)
+{
+    struct weights_options options;
+
+    weights_options_init(&options);
+    options.from = "npz";
+    return weights_read(path, &options, err, out);
+}

@@ -151,6 +151,9 @@ const struct weights_format *weights_format_at(size_t i);
  * path. */
 int weights_read(const char *path, const struct weights_options *options,
                  struct infer_error *err, struct weights_import *out);
+/* Arrays of an .npy or .npz file, whatever its name. */
+int weights_read_arrays(const char *path, struct infer_error *err,
+                        struct weights_import *out);
 
 /* A network or bare weights, from a model file, an architecture file, the name
  * of a built-in architecture, or any format above. */

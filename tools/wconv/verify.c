@@ -243,14 +243,11 @@ static int with_recorded(const struct graph *converted, const char *path,
                          struct wconv_verdict *verdict, struct infer_error *err)
 {
     struct weights_import recorded;
-    struct weights_options options;
     struct arrays in = {0};
     int rc;
 
     weights_import_init(&recorded);
-    weights_options_init(&options);
-    options.from = "npz";
-    rc = weights_read(path, &options, err, &recorded);
+    rc = weights_read_arrays(path, err, &recorded);
     if (rc < 0)
         return rc;
     rc = recorded_inputs(converted, &recorded.dict, &in, err);
