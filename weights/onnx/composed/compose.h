@@ -89,6 +89,8 @@ int compose_narrow_float(struct onnx_import *im, int x, int type);
 /* N,C,.. from N,..,C, and back. */
 int compose_channels_first(struct onnx_import *im, int x);
 int compose_channels_last(struct onnx_import *im, int x);
+/* x - zero as F32; zero -1: 0.  Sizes are joined as by compose_binary(). */
+int compose_centred(struct onnx_import *im, int x, int zero);
 /* (x - zero) scale as F32; zero -1: 0.  A vector of scales lies along the
  * axis. */
 int compose_dequantize(struct onnx_import *im, int x, int scale, int zero,

@@ -186,16 +186,6 @@ int onnx_import_nhwc_max_pool(struct onnx_import *im)
 
 /* ---- products ------------------------------------------------------ */
 
-/* x less its zero point, as F32.  A zero point for each column lies along the
- * last dimension. */
-static int less_zero(struct onnx_import *im, int x, int zero)
-{
-    x = compose_cast(im, INFER_F32, x);
-    return zero < 0 ? x
-                    : compose_binary(im, KERN_SUB, x,
-                                     compose_cast(im, INFER_F32, zero));
-}
-
 /* alpha A B + C as integers of scales a and b; floats where input 7 is absent.
  * Scales of B may be one a column. */
 int onnx_import_qgemm(struct onnx_import *im)
@@ -208,7 +198,7 @@ int onnx_import_qgemm(struct onnx_import *im)
     onnx_float(im, "alpha", &alpha);
     onnx_flag(im, "transA", &trans_a);
     onnx_flag(im, "transB", &trans_b);
-    a = less_zero(im, compose_input(im, 0), compose_input(im, 2));
+    a = compose_centred(im, compose_input(im, 0), compose_input(im, 2));
     b = compose_input(im, 3);
     compose_need_rank(im, a, 2, 2);
     compose_need_rank(im, b, 2, 2);
@@ -216,7 +206,7 @@ int onnx_import_qgemm(struct onnx_import *im)
         a = compose_swap(im, a, 0, 1);
     if (trans_b)
         b = compose_swap(im, b, 0, 1);
-    b = less_zero(im, b, compose_input(im, 5));
+    b = compose_centred(im, b, compose_input(im, 5));
     y = compose_matmul(im, a, b, false, 1);
     scale = compose_binary(im, KERN_MUL, compose_input(im, 1),
                            compose_input(im, 4));
@@ -239,8 +229,9 @@ int onnx_import_matmul_integer_to_float(struct onnx_import *im)
 
     onnx_arity(im, 4, 7);
     y = compose_matmul(
-        im, less_zero(im, compose_input(im, 0), compose_input(im, 4)),
-        less_zero(im, compose_input(im, 1), compose_input(im, 5)), false, 1);
+        im, compose_centred(im, compose_input(im, 0), compose_input(im, 4)),
+        compose_centred(im, compose_input(im, 1), compose_input(im, 5)), false,
+        1);
     scale = compose_binary(im, KERN_MUL, compose_input(im, 2),
                            compose_input(im, 3));
     y = compose_binary(im, KERN_MUL, y, scale);
@@ -258,8 +249,9 @@ int onnx_import_dynamic_quantize_matmul(struct onnx_import *im)
     onnx_arity(im, 3, 5);
     a = compose_quantize_dynamically(im, compose_input(im, 0), &scale, &zero);
     y = compose_matmul(
-        im, less_zero(im, a, zero),
-        less_zero(im, compose_input(im, 1), compose_input(im, 3)), false, 1);
+        im, compose_centred(im, a, zero),
+        compose_centred(im, compose_input(im, 1), compose_input(im, 3)), false,
+        1);
     y = compose_binary(
         im, KERN_MUL, y,
         compose_binary(im, KERN_MUL, scale, compose_input(im, 2)));

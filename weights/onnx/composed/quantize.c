@@ -246,15 +246,6 @@ int onnx_import_quantize(struct onnx_import *im)
     return compose_output(im, 0, quantize(im, s.x, s.scale, s.zero, s.type));
 }
 
-/* x - zero, as F32. */
-static int centred(struct onnx_import *im, int x, int zero)
-{
-    x = compose_cast(im, INFER_F32, x);
-    return zero < 0 ? x
-                    : compose_binary(im, KERN_SUB, x,
-                                     compose_cast(im, INFER_F32, zero));
-}
-
 int onnx_import_dequantize(struct onnx_import *im)
 {
     struct scaling s;
@@ -265,15 +256,26 @@ int onnx_import_dequantize(struct onnx_import *im)
     if (s.block == 0 && compose_dtype(im, s.x) == INFER_F32) {
         s.scale = along_axis(im, s.scale, &s);
         s.zero = along_axis(im, s.zero, &s);
-        return compose_output(
-            im, 0,
-            compose_binary(im, KERN_MUL, centred(im, s.x, s.zero), s.scale));
+        return compose_output(im, 0,
+                              compose_binary(im, KERN_MUL,
+                                             compose_centred(im, s.x, s.zero),
+                                             s.scale));
     }
     if (s.block == 0)
         return emit_scaling(im, GRAPH_DEQUANTIZE, &s, INFER_F32);
     spread_blocks(im, &s);
-    return compose_output(
-        im, 0, compose_binary(im, KERN_MUL, centred(im, s.x, s.zero), s.scale));
+    return compose_output(im, 0,
+                          compose_binary(im, KERN_MUL,
+                                         compose_centred(im, s.x, s.zero),
+                                         s.scale));
+}
+
+int compose_centred(struct onnx_import *im, int x, int zero)
+{
+    x = compose_cast(im, INFER_F32, x);
+    return zero < 0 ? x
+                    : compose_binary(im, KERN_SUB, x,
+                                     compose_cast(im, INFER_F32, zero));
 }
 
 int compose_dequantize(struct onnx_import *im, int x, int scale, int zero,
@@ -416,8 +418,8 @@ int onnx_import_matmul_integer(struct onnx_import *im)
     compose_need_rank(im, a, 2, INFER_MAX_RANK);
     compose_need_rank(im, b, 2, INFER_MAX_RANK);
     most = exact_terms(im, a, b);
-    a = centred(im, a, zero_of_rows(im, 2));
-    b = centred(im, b, compose_input(im, 3));
+    a = compose_centred(im, a, zero_of_rows(im, 2));
+    b = compose_centred(im, b, compose_input(im, 3));
     return compose_output(im, 0,
                           sum_of_pieces(im, a, compose_rank(im, a) - 1, b,
                                         compose_rank(im, b) - 2, most, multiply,
@@ -456,8 +458,8 @@ int onnx_import_qlinear_matmul(struct onnx_import *im)
         compose_dim(im, compose_input(im, 1), 0) > 1)
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "a scale for each row of the first matrix");
-    y = compose_matmul(im, centred(im, a, zero_of_rows(im, 2)),
-                       centred(im, b, compose_input(im, 5)), false, 1);
+    y = compose_matmul(im, compose_centred(im, a, zero_of_rows(im, 2)),
+                       compose_centred(im, b, compose_input(im, 5)), false, 1);
     return compose_output(
         im, 0, requantize(im, y, joint_scale(im, compose_input(im, 4))));
 }
@@ -490,9 +492,9 @@ static void read_convolution(struct onnx_import *im, int weight, int x_zero,
     onnx_defaults(GRAPH_CONV, attr);
     onnx_spatial_rank(im, spatial);
     onnx_conv_attributes(im, *spatial, weight, &attr->conv);
-    *x = centred(im, compose_input(im, 0), x_zero);
-    *w = centred(im, compose_input(im, weight),
-                 along_channels(im, w_zero, *spatial + 1));
+    *x = compose_centred(im, compose_input(im, 0), x_zero);
+    *w = compose_centred(im, compose_input(im, weight),
+                         along_channels(im, w_zero, *spatial + 1));
 }
 
 int onnx_import_conv_integer(struct onnx_import *im)
