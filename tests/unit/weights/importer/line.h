@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of numbers in lines that describe one operator (operators.c here and of
- * TensorFlow). */
+/* Lines that describe one operator (operators.c here and of TensorFlow): the
+ * operator, then names of inputs and attributes with lists of numbers, numbers
+ * or words behind them. */
 #ifndef TESTS_UNIT_WEIGHTS_IMPORTER_LINE_H
 #define TESTS_UNIT_WEIGHTS_IMPORTER_LINE_H
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/test.h"
 
-#define MOST 16
+#define MOST  16
+#define CHARS 48 /* of names and words */
 
 struct list {
     int64_t integer[MOST];
@@ -35,6 +38,29 @@ static inline const char *read_list(const char *p, struct list *out)
     }
     assert_true(*p != '\0');
     return p + 1;
+}
+
+/* What stands up to one of the ends; the text behind it. */
+static inline const char *read_up_to(const char *p, const char *ends,
+                                     char out[CHARS])
+{
+    const size_t n = strcspn(p, ends);
+
+    assert_true(n < CHARS);
+    snprintf(out, CHARS, "%.*s", (int)n, p);
+    return p + n;
+}
+
+/* The text behind a word up to its quote. */
+static inline const char *read_word(const char *p, char out[CHARS])
+{
+    return read_up_to(p, "'", out) + 1;
+}
+
+/* The name of the next input or attribute; what is behind it. */
+static inline const char *read_name(const char *p, char out[CHARS])
+{
+    return read_up_to(p + (*p == ' '), " =([{", out);
 }
 
 #endif

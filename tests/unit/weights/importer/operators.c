@@ -18,12 +18,11 @@ static const char *read_attribute(const char *p, const char *name,
     struct list v;
 
     if (*p == '\'') {
-        char word[64];
-        const size_t n = strcspn(p + 1, "'");
+        char word[CHARS];
 
-        snprintf(word, sizeof word, "%.*s", (int)n, p + 1);
+        p = read_word(p + 1, word);
         attr_text(a, name, word);
-        return p + n + 2;
+        return p;
     }
     if (*p == '[') {
         p = read_list(p + 1, &v);
@@ -69,18 +68,11 @@ static const char *read_input(const char *p, const char *name,
 static struct pb_message model_line(const char *line, int opset)
 {
     struct pb_message g = EMPTY, a = EMPTY;
-    char op[48], in[128] = "", name[48];
-    const size_t n = strcspn(line, " ");
+    char op[CHARS], in[128] = "", name[CHARS];
 
-    snprintf(op, sizeof op, "%.*s", (int)n, line);
     graph_output(&g, "y");
-    for (const char *p = line + n; *p;) {
-        size_t length;
-
-        p += *p == ' ';
-        length = strcspn(p, " =([{");
-        snprintf(name, sizeof name, "%.*s", (int)length, p);
-        p += length;
+    for (const char *p = read_name(line, op); *p;) {
+        p = read_name(p, name);
         if (*p == '=') {
             p = read_attribute(p + 1, name, &a);
             continue;

@@ -25,12 +25,11 @@ static const char *read_attribute(const char *p, const char *name,
     char *end;
 
     if (*p == '\'') {
-        char word[64];
-        const size_t n = strcspn(p + 1, "'");
+        char word[CHARS];
 
-        snprintf(word, sizeof word, "%.*s", (int)n, p + 1);
+        p = read_word(p + 1, word);
         def_text(node, name, word);
-        return p + n + 2;
+        return p;
     }
     if (*p == '[') {
         p = read_list(p + 1, &v);
@@ -89,18 +88,12 @@ static const char *read_input(const char *p, const char *name,
 static struct pb_message graph_line(const char *line)
 {
     struct pb_message graph = {0}, node;
-    const size_t n = strcspn(line, " ");
-    char op[48], name[48];
+    char op[CHARS], name[CHARS];
+    const char *p = read_name(line, op);
 
-    snprintf(op, sizeof op, "%.*s", (int)n, line);
     node = def_node("y", op, NULL, NULL);
-    for (const char *p = line + n; *p;) {
-        size_t length;
-
-        p += *p == ' ';
-        length = strcspn(p, " =([{");
-        snprintf(name, sizeof name, "%.*s", (int)length, p);
-        p += length;
+    while (*p) {
+        p = read_name(p, name);
         if (*p == '=') {
             p = read_attribute(p + 1, name, &node);
         } else {
