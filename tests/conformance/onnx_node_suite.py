@@ -18,12 +18,10 @@ own, run with --all) outside strings, sequences, optionals, losses and optimiser
 of training, and ImageDecoder; --rest adds these.  Exit
 status: 1 where a case differs or crashes.
 """
-import argparse
 import collections
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 import numpy as np
@@ -31,62 +29,17 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_node_model_tests
 
+import suite
+
 OUTSIDE = re.compile(
     "Sequence|Optional|String|Regex|TfIdf|EntropyLoss|LogLikelihoodLoss|"
     "ImageDecoder|Adagrad|Adam$|Momentum|Gradient|LabelEncoder")
-
-
-def run(*cmd):
-    p = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    return p.returncode, p.stdout.decode("utf-8", "replace").strip()
-
-
-def plain(a):
-    """An array of one of NumPy's own types with the same values: what infer
-    takes and gives for types that it does not compute in."""
-    if a.dtype.kind in "fiub":
-        return a
-    return a.astype(np.int8 if a.dtype.name.startswith("int") else np.uint8
-                    if a.dtype.name.startswith("uint") else np.float32)
 
 
 def outside(case):
     ops = {n.op_type for n in case.model.graph.node}
     return (any(OUTSIDE.search(o) for o in ops)
             or "string" in case.name.lower())
-
-
-def close(got, want, rtol, atol):
-    name = want.dtype.name
-    want = plain(want)
-    if got.shape != want.shape:
-        return "shape %s, expected %s" % (got.shape, want.shape)
-    if want.dtype.kind == "f":
-        if name in ("bfloat16", "float16"):
-            top = float(np.abs(want[np.isfinite(want)]).max(initial=0))
-            bits = 7 if name == "bfloat16" else 10
-            rtol, atol = 2.0 ** -bits, max(top * 2.0 ** -(bits + 1), 1e-7)
-        elif name.startswith("float8") or name.startswith("float4"):
-            rtol = atol = 0
-        with np.errstate(all="ignore"):
-            same = np.allclose(got.astype(np.float64), want.astype(np.float64),
-                               rtol, atol, equal_nan=True)
-    else:
-        same = np.array_equal(got, want)
-    if same:
-        return ""
-    if want.dtype.kind == "f" and np.array_equal(np.isfinite(got),
-                                                 np.isfinite(want)):
-        finite = np.isfinite(want)
-        error = np.abs(got - want.astype(np.float64))[finite].max(initial=0)
-        top = np.abs(want[finite]).max(initial=1e-30)
-        return "%.1e of the largest value" % (error / top)
-    return "values"
-
-
-def file_name(name):
-    return "".join(c if " " < c < "\x7f" and c not in '/\\:*?"<>|' else "_"
-                   for c in name) + ".npy"
 
 
 def build(case, inputs, keep, path):
@@ -114,33 +67,30 @@ def attempt(a, case, inputs, outputs, keep):
     """("match" | "refused" | "differs" | "crashed", why)"""
     path, model = a.folder + "/case.onnx", a.folder + "/case.infer"
     build(case, inputs, keep, path)
-    rc, text = run(a.wconv, path, "-o", model, "-q")
+    rc, text = suite.run(a.wconv, path, "-o", model, "-q")
     if rc != 0:
         return "refused" if rc == 2 else "crashed", text.replace(path, "")
     files = []
     for i, t in enumerate(inputs[:keep]):
         files.append("%s/in%d.npy" % (a.folder, i))
-        np.save(files[-1], plain(numpy_helper.to_array(t)))
+        np.save(files[-1], suite.plain(numpy_helper.to_array(t)))
     if keep == 0:
         files.append(a.folder + "/in0.npy")
         np.save(files[-1], np.zeros(1, np.float32))
     out = a.folder + "/out"
     shutil.rmtree(out, ignore_errors=True)
-    rc, text = run(a.infer, "-m", model, "-q", "--threads=1",
-                   "--export-output=" + out, "--load-inputs=" + ",".join(files))
+    rc, text = suite.run(
+        a.infer, "-m", model, "-q", "--threads=1", "--export-output=" + out,
+        "--load-inputs=" + ",".join(files))
     if rc != 0:
         return ("run refused" if rc in (1, 2) else "crashed"), text
     for info, t in zip(case.model.graph.output, outputs):
-        file = os.path.join(out, file_name(info.name))
+        file = os.path.join(out, suite.file_name(info.name))
         if not os.path.exists(file):
             return "differs", "no output %s" % info.name
-        got, want = np.load(file), numpy_helper.to_array(t)
-        count = file[:-4] + ".count.npy"
-        if os.path.exists(count):
-            n = int(np.load(count).ravel()[0])
-            got = got[tuple(slice(0, n if g != w else None)
-                            for g, w in zip(got.shape, want.shape))]
-        why = close(got, want, case.rtol, case.atol)
+        want = numpy_helper.to_array(t)
+        got = suite.load(file, want.shape)
+        why = suite.close(got, want, case.rtol, case.atol)
         if why:
             return ("rounding" if re.match("[0-9.]+e-(0[7-9]|1)", why) else
                     "differs"), why
@@ -166,12 +116,7 @@ def one(a, case):
 
 
 def main():
-    p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    p.add_argument("folder")
-    p.add_argument("--wconv", default="wconv")
-    p.add_argument("--infer", default="infer")
-    p.add_argument("--only")
+    p = suite.parser(__doc__)
     p.add_argument("--all", action="store_true")
     p.add_argument("--rest", action="store_true")
     a = p.parse_args()
@@ -187,13 +132,7 @@ def main():
         if status != "match":
             ops = "+".join(sorted({n.op_type for n in case.model.graph.node}))
             causes[status, ops].append((case.name, why))
-    for (status, ops), cases in sorted(causes.items(),
-                                       key=lambda c: -len(c[1])):
-        print("%3d %-11s %-20s %s: %s" % (len(cases), status, ops, cases[0][0],
-                                          " ".join(cases[0][1].split())[:160]))
-    print("%d cases: %s" % (sum(total.values()), ", ".join(
-        "%d %s" % (n, s) for s, n in total.most_common())))
-    return 1 if total["differs"] + total["crashed"] else 0
+    return suite.report(total, causes)
 
 
 if __name__ == "__main__":

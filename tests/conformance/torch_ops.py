@@ -17,14 +17,12 @@ operators without a stated result, samples without a tensor, complex ones and
 those that PyTorch does not export.  --list writes a line of JSON a case.
 Exit status: 1 where a case differs or crashes.
 """
-import argparse
 import collections
 import json
 import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 import warnings
 
@@ -33,6 +31,8 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
+import suite
+
 OUTSIDE = re.compile(
     r"rand|^normal|bernoulli|multinomial|dropout|fft|stft|linalg|sparse|special|"
     r"poisson|cauchy|exponential|geometric|uniform|log_normal|^empty|^new_empty|"
@@ -40,15 +40,6 @@ OUTSIDE = re.compile(
     r"^pinverse|^logdet|^lobpcg|^nonzero_static|^rand|^inverse|^det$|"
     r"alpha_dropout|^equal$|^item$|^allclose$|^polygamma|^torch.ops|^histc|"
     r"^complex$|^polar$|^view_as_complex|^to_sparse")
-
-
-def run(*cmd):
-    try:
-        p = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           timeout=60)
-    except subprocess.TimeoutExpired:
-        return -1, "took longer than 60 s"
-    return p.returncode, p.stdout.decode("utf-8", "replace").strip()
 
 
 class Call(torch.nn.Module):
@@ -118,7 +109,7 @@ def attempt(a, module, inputs):
         except Exception as e:  # whatever PyTorch says
             return "not exported", str(e).split("\n")[0]
     shapes = ["--input-shape=[%s]" % ",".join(map(str, inputs[0].shape))]
-    rc, text = run(a.wconv, path, "-o", model, "-q",
+    rc, text = suite.run(a.wconv, path, "-o", model, "-q",
                    *(shapes if a.format == "trace" else []))
     if rc != 0:
         return "refused" if rc == 2 else "crashed", text.replace(path, "")
@@ -128,7 +119,7 @@ def attempt(a, module, inputs):
         np.save(files[-1], x.detach().contiguous().numpy())
     out = a.folder + "/out"
     shutil.rmtree(out, ignore_errors=True)
-    rc, text = run(a.infer, "-m", model, "-q", "--threads=1",
+    rc, text = suite.run(a.infer, "-m", model, "-q", "--threads=1",
                    "--export-output=" + out, "--load-inputs=" + ",".join(files))
     if rc != 0:
         return ("run refused" if rc in (1, 2) else "crashed"), text
@@ -150,7 +141,7 @@ def outputs_of(a, model, folder):
     inputs = sorted(f for f in os.listdir(a.folder)
                     if re.match(r"in[0-9]+\.npy$", f))
     order = a.folder + "/order.json"
-    run(a.infer, "-m", model, "-q", "--threads=1", "--export-output=" + order,
+    suite.run(a.infer, "-m", model, "-q", "--threads=1", "--export-output=" + order,
         "--load-inputs=" + ",".join(
             os.path.join(a.folder, "in%d.npy" % i) for i in range(len(inputs))))
     with open(order) as f:
@@ -187,15 +178,10 @@ def one(a, op, sample):
 
 
 def main():
-    p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    p.add_argument("folder")
-    p.add_argument("--wconv", default="wconv")
-    p.add_argument("--infer", default="infer")
+    p = suite.parser(__doc__)
     p.add_argument("--format", default="pt2", choices=["pt2", "core", "trace"])
     p.add_argument("--samples", type=int, default=3)
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--only")
     p.add_argument("--list")
     a = p.parse_args()
     os.makedirs(a.folder, exist_ok=True)
@@ -226,14 +212,7 @@ def main():
                                       "why": why}), file=f)
             if status not in ("match", "not exported"):
                 causes[status, name].append((i, why))
-    for (status, name), cases in sorted(causes.items(),
-                                        key=lambda c: (c[0][0], -len(c[1]))):
-        print("%3d %-11s %-24s %d: %s" % (len(cases), status, name, cases[0][0],
-                                          " ".join(cases[0][1].split())[:200]))
-    print("%d cases: %s" % (
-        sum(total.values()) - total["not exported"],
-        ", ".join("%d %s" % (n, s) for s, n in total.most_common())))
-    return 1 if total["differs"] + total["crashed"] else 0
+    return suite.report(total, causes, left_out=("not exported",))
 
 
 if __name__ == "__main__":
