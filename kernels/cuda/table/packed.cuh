@@ -132,12 +132,12 @@ static __device__ __forceinline__ int packed_column(const struct packed_args &a,
     return offset + (int)rest * a.column_stride[3];
 }
 
-/* Starts the copy of a chunk.  A thread has one column, and every TURN-th
- * term. */
-template <int LANE>
+/* Starts the copy of a chunk's terms to rows of PITCH words.  A thread has one
+ * column, and every TURN-th term. */
+template <int LANE, int PITCH>
 static __device__ __forceinline__ void
-packed_load(const struct packed_args &a, const struct packed_task &t, int chunk,
-            const uint32_t *x, struct packed_stage<LANE> *s)
+packed_load_x(const struct packed_args &a, int chunk, const uint32_t *x,
+              uint32_t (*rows)[PITCH])
 {
     enum {
         COLUMNS = 32 * LANE,
@@ -148,16 +148,24 @@ packed_load(const struct packed_args &a, const struct packed_task &t, int chunk,
     const int4 *place = reinterpret_cast<const int4 *>(
         a.place + chunk * PACKED_TERMS + first * EACH);
     const uint32_t to =
-        (uint32_t)__cvta_generic_to_shared(&s->x[first * EACH][column]);
+        (uint32_t)__cvta_generic_to_shared(&rows[first * EACH][column]);
 
 #pragma unroll
     for (int i = 0; i < EACH; i += 4) {
         const int4 p = __ldg(place + i / 4);
-        packed_copy_4(to + (i + 0) * COLUMNS * 4, x + p.x);
-        packed_copy_4(to + (i + 1) * COLUMNS * 4, x + p.y);
-        packed_copy_4(to + (i + 2) * COLUMNS * 4, x + p.z);
-        packed_copy_4(to + (i + 3) * COLUMNS * 4, x + p.w);
+        packed_copy_4(to + (i + 0) * PITCH * 4, x + p.x);
+        packed_copy_4(to + (i + 1) * PITCH * 4, x + p.y);
+        packed_copy_4(to + (i + 2) * PITCH * 4, x + p.z);
+        packed_copy_4(to + (i + 3) * PITCH * 4, x + p.w);
     }
+}
+
+template <int LANE>
+static __device__ __forceinline__ void
+packed_load(const struct packed_args &a, const struct packed_task &t, int chunk,
+            const uint32_t *x, struct packed_stage<LANE> *s)
+{
+    packed_load_x<LANE>(a, chunk, x, s->x);
 #pragma unroll
     for (int i = 0; i < PACKED_TERMS * PACKED_SCALARS / 2;
          i += PACKED_THREADS) {
@@ -206,11 +214,12 @@ packed_add(const Engine &engine, const struct packed_stage<LANE> *s,
     }
 }
 
-template <int LANE, typename Engine>
+/* The chunks of a tile through the stages: load(chunk, x, stage) starts the
+ * copy of one, add(stage) adds the products of one that has arrived. */
+template <int LANE, typename Stage, typename Load, typename Add>
 static __device__ __forceinline__ void
-packed_run(const struct packed_args &a, const struct packed_task &t,
-           const Engine &engine, struct packed_shared<LANE> *s,
-           float (&sum)[8][LANE])
+packed_stream(const struct packed_args &a, const struct packed_task &t,
+              Stage *stages, const Load &load, const Add &add)
 {
     const uint32_t *x =
         a.x + packed_column(a, t.column + threadIdx.x % (32 * LANE));
@@ -220,7 +229,7 @@ packed_run(const struct packed_args &a, const struct packed_task &t,
 #pragma unroll
     for (int i = 0; i < PACKED_STAGES - 1; i++) {
         if (t.first + i < t.end)
-            packed_load<LANE>(a, t, t.first + i, x, &s->stage[i]);
+            load(t.first + i, x, &stages[i]);
         packed_commit();
     }
 #pragma unroll 1
@@ -228,12 +237,28 @@ packed_run(const struct packed_args &a, const struct packed_task &t,
         packed_wait<PACKED_STAGES - 2>();
         __syncthreads();
         if (c + PACKED_STAGES - 1 < t.end)
-            packed_load<LANE>(a, t, c + PACKED_STAGES - 1, x, &s->stage[next]);
+            load(c + PACKED_STAGES - 1, x, &stages[next]);
         packed_commit();
-        packed_add<LANE>(engine, &s->stage[stage], sum);
+        add(&stages[stage]);
         stage = stage == PACKED_STAGES - 1 ? 0 : stage + 1;
         next = next == PACKED_STAGES - 1 ? 0 : next + 1;
     }
+}
+
+template <int LANE, typename Engine>
+static __device__ __forceinline__ void
+packed_run(const struct packed_args &a, const struct packed_task &t,
+           const Engine &engine, struct packed_shared<LANE> *s,
+           float (&sum)[8][LANE])
+{
+    typedef struct packed_stage<LANE> Stage;
+
+    packed_stream<LANE>(
+        a, t, s->stage,
+        [&](int chunk, const uint32_t *x, Stage *to) {
+            packed_load<LANE>(a, t, chunk, x, to);
+        },
+        [&](const Stage *at) { packed_add<LANE>(engine, at, sum); });
 }
 
 /* ---- results ------------------------------------------------------- */

@@ -59,30 +59,12 @@ static __device__ __forceinline__ void
 pairs_load(const struct packed_args &a, const struct packed_task &t, int chunk,
            const uint32_t *x, struct pairs_stage<LANE> *s)
 {
-    enum {
-        COLUMNS = 32 * LANE,
-        TURN = PACKED_THREADS / COLUMNS, /* 1 or 2 */
-        EACH = PACKED_TERMS / TURN
-    };
-    const int column = threadIdx.x % COLUMNS, first = threadIdx.x / COLUMNS;
-    const int4 *place = reinterpret_cast<const int4 *>(
-        a.place + chunk * PACKED_TERMS + first * EACH);
-    const uint32_t to =
-        (uint32_t)__cvta_generic_to_shared(&s->x[first * EACH][column]);
-    const uint32_t pitch = (COLUMNS + 8) * 4;
     const uint32_t *w =
         (const uint32_t *)a.w +
         ((int64_t)chunk * a.scalar_blocks + t.scalar / PACKED_SCALARS) *
             PAIRS_BLOCK;
 
-#pragma unroll
-    for (int i = 0; i < EACH; i += 4) {
-        const int4 p = __ldg(place + i / 4);
-        packed_copy_4(to + (i + 0) * pitch, x + p.x);
-        packed_copy_4(to + (i + 1) * pitch, x + p.y);
-        packed_copy_4(to + (i + 2) * pitch, x + p.z);
-        packed_copy_4(to + (i + 3) * pitch, x + p.w);
-    }
+    packed_load_x<LANE>(a, chunk, x, s->x);
 #pragma unroll
     for (int i = 0; i < PAIRS_BLOCK; i += 4 * PACKED_THREADS)
         packed_copy_16(
@@ -140,28 +122,14 @@ pairs_run(const struct packed_args &a, const struct packed_task &t,
           struct pairs_shared<LANE> *s,
           float (&sum)[4][pairs_shape<LANE>::EIGHTS][4])
 {
-    const uint32_t *x =
-        a.x + packed_column(a, t.column + threadIdx.x % (32 * LANE));
-    int stage = 0, next = PACKED_STAGES - 1;
+    typedef struct pairs_stage<LANE> Stage;
 
-    __syncthreads(); /* the tile before has been multiplied */
-#pragma unroll
-    for (int i = 0; i < PACKED_STAGES - 1; i++) {
-        if (t.first + i < t.end)
-            pairs_load<LANE>(a, t, t.first + i, x, &s->stage[i]);
-        packed_commit();
-    }
-#pragma unroll 1
-    for (int c = t.first; c < t.end; c++) {
-        packed_wait<PACKED_STAGES - 2>();
-        __syncthreads();
-        if (c + PACKED_STAGES - 1 < t.end)
-            pairs_load<LANE>(a, t, c + PACKED_STAGES - 1, x, &s->stage[next]);
-        packed_commit();
-        pairs_add<LANE>(&s->stage[stage], sum);
-        stage = stage == PACKED_STAGES - 1 ? 0 : stage + 1;
-        next = next == PACKED_STAGES - 1 ? 0 : next + 1;
-    }
+    packed_stream<LANE>(
+        a, t, s->stage,
+        [&](int chunk, const uint32_t *x, Stage *to) {
+            pairs_load<LANE>(a, t, chunk, x, to);
+        },
+        [&](const Stage *at) { pairs_add<LANE>(at, sum); });
 }
 
 /* ---- results ------------------------------------------------------- */
