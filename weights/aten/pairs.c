@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise functions of one or two tensors that ONNX has no word for, and
- * are made of those that it has. */
+/* Element-wise functions of one or two tensors for which ONNX has no
+ * operator: they are made of those that it has. */
 #include <math.h>
 
 #include "kernels/base/error.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors of least ranks, those that are stacked, diagonals, and turns. */
+/* Tensors of least ranks, those that are stacked, diagonals, and rotations by
+ * 90 degrees. */
 #include "kernels/base/error.h"
 #include "weights/aten/aten.h"
 
