@@ -381,6 +381,7 @@ struct graph_field {
     size_t count_offset;      /* INT64S, INTN */
     int count;                /* lists: capacity */
     const char *const *names; /* ENUM: NULL-terminated */
+    bool axis; /* INT, INTN: dimensions of input 0, negative from the end */
 };
 
 struct graph_shape_args; /* see ops/op.h */
@@ -393,6 +394,12 @@ struct graph_op_info {
     int min_out, max_out; /* max_out -1: any number */
     bool residual;        /* knows an epilogue with a residual */
     bool activation;      /* knows an epilogue with an activation */
+    /* Each element of an output is an element of an input: only the place is
+     * another.  (Max pooling is not among them.) */
+    bool moves;
+    /* Inputs with their dimensions in another order give the outputs in that
+     * order, once the axes that the node states are renamed. */
+    bool any_order;
     const struct graph_field *field; /* ends with a NULL name; may be NULL */
     union graph_attr defaults;
     /* Sets dtype, rank and dim of the outputs from those of the inputs, or
@@ -405,6 +412,9 @@ struct graph_op_info {
 
 /* Never NULL for a valid op. */
 const struct graph_op_info *graph_op_info(enum graph_op op);
+/* The axes that a node of the operation states, *n of them; NULL and 0 where it
+ * has no such attribute.  They lie in attr. */
+int *graph_axes(enum graph_op op, union graph_attr *attr, int *n);
 /* GRAPH_NONE where no operation has the name. */
 enum graph_op graph_op_find(const char *name);
 /* A function with its default parameters (kernels/unary.def). */

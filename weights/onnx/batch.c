@@ -37,28 +37,88 @@ static int from_front(const struct onnx_import *im, int value, int axis)
     return axis < 0 ? axis + im->type[value][0].rank : axis;
 }
 
-static bool reduces_batch(const struct onnx_import *im, int x,
-                          const struct graph_reduce *reduce)
-{
-    int i;
+/* ---- rules --------------------------------------------------------- */
 
-    for (i = 0; i < reduce->n_axes; i++)
-        if (varies(im, x, from_front(im, x, reduce->axis[i])))
-            return true;
-    return reduce->n_axes == 0 && varies_from(im, x, 0);
+/* True if a node combines elements along a dimension that follows the batch. */
+typedef bool mixing_fn(const struct onnx_import *im,
+                       const struct graph_node *n);
+
+/* Element by element, or elements only move. */
+static bool never(const struct onnx_import *im, const struct graph_node *n)
+{
+    (void)im;
+    (void)n;
+    return false;
 }
 
-static bool cuts_batch(const struct onnx_import *im, int x,
-                       const struct graph_slice *slice, int out)
+/* Over all dimensions but the first. */
+static bool below_first(const struct onnx_import *im,
+                        const struct graph_node *n)
 {
-    int i, p;
+    return varies_from(im, n->in[0], 1);
+}
 
-    for (i = 0; i < slice->n_axes; i++) {
-        int d = from_front(im, x, slice->axis[i]);
+static bool over_last(const struct onnx_import *im, const struct graph_node *n)
+{
+    return varies_from(im, n->in[0], im->type[n->in[0]][0].rank - 1);
+}
 
+/* Over the axes that the node states. */
+static bool over_axes(const struct onnx_import *im, const struct graph_node *n)
+{
+    union graph_attr attr = n->attr;
+    int count;
+    const int *axis = graph_axes(n->op, &attr, &count);
+
+    for (int i = 0; i < count; i++)
+        if (varies(im, n->in[0], from_front(im, n->in[0], axis[i])))
+            return true;
+    return false;
+}
+
+/* From the axis that the node states on. */
+static bool from_axis(const struct onnx_import *im, const struct graph_node *n)
+{
+    union graph_attr attr = n->attr;
+    int count;
+    const int *axis = graph_axes(n->op, &attr, &count);
+
+    return varies_from(im, n->in[0], from_front(im, n->in[0], axis[0]));
+}
+
+static bool softmax_mixes(const struct onnx_import *im,
+                          const struct graph_node *n)
+{
+    return n->attr.axis.flatten ? from_axis(im, n) : over_axes(im, n);
+}
+
+/* No axes: all dimensions. */
+static bool reduce_mixes(const struct onnx_import *im,
+                         const struct graph_node *n)
+{
+    return n->attr.reduce.n_axes == 0 ? varies_from(im, n->in[0], 0)
+                                      : over_axes(im, n);
+}
+
+static bool matmul_mixes(const struct onnx_import *im,
+                         const struct graph_node *n)
+{
+    const int rank = im->type[n->in[0]][0].rank;
+
+    return varies(im, n->in[0], rank - (n->attr.matmul.transpose_a ? 2 : 1));
+}
+
+static bool slice_mixes(const struct onnx_import *im,
+                        const struct graph_node *n)
+{
+    const struct graph_slice *slice = &n->attr.slice;
+    const int x = n->in[0], out = n->out[0];
+
+    for (int i = 0; i < slice->n_axes; i++) {
+        const int d = from_front(im, x, slice->axis[i]);
         if (!varies(im, x, d))
             continue;
-        for (p = 0; p < im->probes; p++)
+        for (int p = 0; p < im->probes; p++)
             if (slice->step[i] != 1 ||
                 im->type[out][p].dim[d] != im->type[x][p].dim[d])
                 return true;
@@ -66,110 +126,81 @@ static bool cuts_batch(const struct onnx_import *im, int x,
     return false;
 }
 
-static bool pads_batch(const struct onnx_import *im, int x,
-                       const struct kern_pad *pad)
+static bool pad_mixes(const struct onnx_import *im, const struct graph_node *n)
 {
-    int d;
+    const struct kern_pad *pad = &n->attr.pad;
 
-    for (d = 0; d < im->type[x][0].rank; d++)
-        if ((pad->begin[d] != 0 || pad->end[d] != 0) && varies(im, x, d))
+    for (int d = 0; d < im->type[n->in[0]][0].rank; d++)
+        if ((pad->begin[d] != 0 || pad->end[d] != 0) && varies(im, n->in[0], d))
             return true;
     return false;
 }
 
-static bool multiplies_batch(const struct onnx_import *im, int a,
-                             const struct kern_matmul *matmul)
+/* Along the axis, or because not every image has indices of its own. */
+static bool elements_mix(const struct onnx_import *im,
+                         const struct graph_node *n)
 {
-    int rank = im->type[a][0].rank;
+    union graph_attr attr = n->attr;
+    int count;
+    const int axis =
+        from_front(im, n->in[0], *graph_axes(n->op, &attr, &count));
 
-    return varies(im, a, rank - (matmul->transpose_a ? 2 : 1));
-}
-
-/* Along the axis, or because not every picture has indices of its own. */
-static bool mixes_elements(const struct onnx_import *im,
-                           const struct graph_node *n, int axis)
-{
     for (int d = 0; d < im->type[n->in[0]][0].rank; d++)
         if (d != axis && varies(im, n->in[0], d) != varies(im, n->in[1], d))
             return true;
     return varies(im, n->in[0], axis);
 }
 
-static bool mixes(const struct onnx_import *im, const struct graph_node *n)
-{
-    const union graph_attr *attr = &n->attr;
-    int x = n->in[0];
-
-    switch (n->op) {
-    case GRAPH_CONV:
-    case GRAPH_CONV_TRANSPOSE:
-    case GRAPH_POOL:
-    case GRAPH_BATCH_NORM:
-    case GRAPH_SCALE_SHIFT:
-    case GRAPH_GROUP_NORM:
-    case GRAPH_LRN:
-    case GRAPH_RESIZE:
-    case GRAPH_DEPTH_TO_SPACE:
-    case GRAPH_SPACE_TO_DEPTH:
-        return varies_from(im, x, 1);
-    case GRAPH_DENSE:
-        return varies_from(im, x, im->type[x][0].rank - 1);
-    case GRAPH_MATMUL:
-        return multiplies_batch(im, x, &attr->matmul);
-    case GRAPH_LAYER_NORM:
-        return varies_from(im, x, attr->norm.axis);
-    case GRAPH_SOFTMAX:
-        return attr->axis.flatten
-                   ? varies_from(im, x, from_front(im, x, attr->axis.axis))
-                   : varies(im, x, from_front(im, x, attr->axis.axis));
-    case GRAPH_REDUCE:
-        return reduces_batch(im, x, &attr->reduce);
-    case GRAPH_ARG_REDUCE:
-    case GRAPH_GATHER:
-    case GRAPH_CONCAT:
-        return varies(im, x, from_front(im, x, attr->axis.axis));
-    case GRAPH_GATHER_ELEMENTS:
-        return mixes_elements(im, n, from_front(im, x, attr->axis.axis));
-    case GRAPH_SCATTER_ELEMENTS:
-        return mixes_elements(im, n, from_front(im, x, attr->scatter.axis));
-    case GRAPH_CUMULATE:
-        return varies(im, x, from_front(im, x, attr->cumulate.axis));
-    case GRAPH_TOP_K:
-        return varies(im, x, from_front(im, x, attr->top_k.axis));
-    case GRAPH_NMS:
-        return varies_from(im, x, 1);
-    case GRAPH_SPLIT:
-        return varies(im, x, from_front(im, x, attr->split.axis));
-    case GRAPH_SLICE:
-        return cuts_batch(im, x, &attr->slice, n->out[0]);
-    case GRAPH_PAD:
-        return pads_batch(im, x, &attr->pad);
-    case GRAPH_UNARY: /* element by element, or only moves elements */
-    case GRAPH_BINARY:
-    case GRAPH_PRELU:
-    case GRAPH_WHERE:
-    case GRAPH_CAST:
-    case GRAPH_QUANTIZE: /* one number, or a vector along the channels */
-    case GRAPH_DEQUANTIZE:
-    case GRAPH_DROPOUT:
-    case GRAPH_RESHAPE:
-    case GRAPH_FLATTEN:
-    case GRAPH_SQUEEZE:
-    case GRAPH_UNSQUEEZE:
-    case GRAPH_TRANSPOSE:
-    case GRAPH_EXPAND:
-    case GRAPH_TILE:
-        return false;
-    case GRAPH_NONE:
-    case GRAPH_OP_COUNT:
-        break;
-    }
-    return true;
-}
+/* An operation without a rule keeps the batch of its file. */
+static mixing_fn *const rule[GRAPH_OP_COUNT] = {
+    [GRAPH_ARG_REDUCE] = over_axes,
+    [GRAPH_BATCH_NORM] = below_first,
+    [GRAPH_BINARY] = never,
+    [GRAPH_CAST] = never,
+    [GRAPH_CONCAT] = over_axes,
+    [GRAPH_CONV] = below_first,
+    [GRAPH_CONV_TRANSPOSE] = below_first,
+    [GRAPH_CUMULATE] = over_axes,
+    [GRAPH_DENSE] = over_last,
+    [GRAPH_DEPTH_TO_SPACE] = below_first,
+    [GRAPH_DEQUANTIZE] = never, /* a number, or a vector along the channels */
+    [GRAPH_DROPOUT] = never,
+    [GRAPH_EXPAND] = never,
+    [GRAPH_FLATTEN] = never,
+    [GRAPH_GATHER] = over_axes,
+    [GRAPH_GATHER_ELEMENTS] = elements_mix,
+    [GRAPH_GROUP_NORM] = below_first,
+    [GRAPH_LAYER_NORM] = from_axis,
+    [GRAPH_LRN] = below_first,
+    [GRAPH_MATMUL] = matmul_mixes,
+    [GRAPH_NMS] = below_first,
+    [GRAPH_PAD] = pad_mixes,
+    [GRAPH_POOL] = below_first,
+    [GRAPH_PRELU] = never,
+    [GRAPH_QUANTIZE] = never,
+    [GRAPH_REDUCE] = reduce_mixes,
+    [GRAPH_RESHAPE] = never,
+    [GRAPH_RESIZE] = below_first,
+    [GRAPH_SCALE_SHIFT] = below_first,
+    [GRAPH_SCATTER_ELEMENTS] = elements_mix,
+    [GRAPH_SLICE] = slice_mixes,
+    [GRAPH_SOFTMAX] = softmax_mixes,
+    [GRAPH_SPACE_TO_DEPTH] = below_first,
+    [GRAPH_SPLIT] = over_axes,
+    [GRAPH_SQUEEZE] = never,
+    [GRAPH_TILE] = never,
+    [GRAPH_TOP_K] = over_axes,
+    [GRAPH_TRANSPOSE] = never,
+    [GRAPH_UNARY] = never,
+    [GRAPH_UNSQUEEZE] = never,
+    [GRAPH_WHERE] = never,
+};
 
 int onnx_keep_batch(struct onnx_import *im, int node)
 {
-    if (im->rc == 0 && im->freed_batch && mixes(im, &im->g->node[node]))
+    const struct graph_node *n = &im->g->node[node];
+
+    if (im->rc == 0 && im->freed_batch && (!rule[n->op] || rule[n->op](im, n)))
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "works along a dimension that follows the batch");
     return im->rc;

@@ -32,17 +32,69 @@ static int free_dimensions(const struct graph_value *v)
     return n;
 }
 
-static bool ordered(const struct graph_dims *order)
+/* ---- operations that may give their first input unchanged ---------- */
+
+/* Asked once type and shape of input x and of the output are equal. */
+typedef bool identity_fn(const struct pass *p, const struct graph_node *n,
+                         const struct graph_value *x);
+
+static bool always(const struct pass *p, const struct graph_node *n,
+                   const struct graph_value *x)
 {
+    (void)p;
+    (void)n;
+    (void)x;
+    return true;
+}
+
+static bool single_part(const struct pass *p, const struct graph_node *n,
+                        const struct graph_value *x)
+{
+    (void)p;
+    (void)x;
+    return n->n_in == 1;
+}
+
+/* A free dimension looks the same when it is repeated. */
+static bool no_repeats(const struct pass *p, const struct graph_node *n,
+                       const struct graph_value *x)
+{
+    (void)p;
+    (void)x;
+    for (int i = 0; i < n->attr.dims.n; i++)
+        if (n->attr.dims.dim[i] != 1)
+            return false;
+    return true;
+}
+
+/* With two free dimensions sizes could move between them. */
+static bool same_dimensions(const struct pass *p, const struct graph_node *n,
+                            const struct graph_value *x)
+{
+    (void)p;
+    (void)n;
+    return free_dimensions(x) <= 1;
+}
+
+static bool in_order(const struct pass *p, const struct graph_node *n,
+                     const struct graph_value *x)
+{
+    const struct graph_dims *order = &n->attr.dims;
+
+    (void)p;
+    (void)x;
     for (int i = 0; i < order->n; i++)
         if (order->dim[i] != i)
             return false;
     return order->n > 0;
 }
 
-static bool whole_slice(const struct graph_slice *s,
+static bool whole_slice(const struct pass *p, const struct graph_node *n,
                         const struct graph_value *x)
 {
+    const struct graph_slice *s = &n->attr.slice;
+
+    (void)p;
     for (int i = 0; i < s->n_axes; i++) {
         int axis = s->axis[i] < 0 ? s->axis[i] + x->rank : s->axis[i];
 
@@ -56,17 +108,27 @@ static bool whole_slice(const struct graph_slice *s,
     return true;
 }
 
-static bool no_padding(const struct kern_pad *pad, int rank)
+static bool no_padding(const struct pass *p, const struct graph_node *n,
+                       const struct graph_value *x)
 {
-    for (int i = 0; i < rank; i++)
+    const struct kern_pad *pad = &n->attr.pad;
+
+    (void)p;
+    for (int i = 0; i < x->rank; i++)
         if (pad->begin[i] != 0 || pad->end[i] != 0)
             return false;
     return true;
 }
 
-static bool no_scaling(const struct graph_resize *r, int rank)
+static bool no_scaling(const struct pass *p, const struct graph_node *n,
+                       const struct graph_value *x)
 {
-    for (int i = 0; i < rank; i++)
+    const struct graph_resize *r = &n->attr.resize;
+
+    (void)p;
+    if (pass_input(n, 1) >= 0)
+        return false;
+    for (int i = 0; i < x->rank; i++)
         if (r->n_sizes == 0 && r->resize.scale[i] != 1.0f)
             return false;
     return true;
@@ -74,9 +136,13 @@ static bool no_scaling(const struct graph_resize *r, int rank)
 
 /* A window of one element that takes every element; or global pooling of
  * planes of one element. */
-static bool single_element_pool(const struct graph_pool *pool,
+static bool single_element_pool(const struct pass *p,
+                                const struct graph_node *n,
                                 const struct graph_value *x)
 {
+    const struct graph_pool *pool = &n->attr.pool;
+
+    (void)p;
     for (int i = 0; i < x->rank - 2; i++) {
         int window = pool->pool.window[i];
 
@@ -89,9 +155,13 @@ static bool single_element_pool(const struct graph_pool *pool,
     return true;
 }
 
-static bool single_element_reduce(const struct graph_reduce *r,
+static bool single_element_reduce(const struct pass *p,
+                                  const struct graph_node *n,
                                   const struct graph_value *x)
 {
+    const struct graph_reduce *r = &n->attr.reduce;
+
+    (void)p;
     if (!r->keep_dims || r->n_axes == 0 || r->kind == KERN_REDUCE_L1 ||
         r->kind == KERN_REDUCE_L2)
         return false;
@@ -103,6 +173,34 @@ static bool single_element_reduce(const struct graph_reduce *r,
     }
     return true;
 }
+
+static bool no_scale_shift(const struct pass *p, const struct graph_node *n,
+                           const struct graph_value *x)
+{
+    (void)x;
+    return all_equal(p, n, 1, 1) && all_equal(p, n, 2, 0);
+}
+
+static identity_fn *const identity[GRAPH_OP_COUNT] = {
+    [GRAPH_CAST] = always,
+    [GRAPH_CONCAT] = single_part,
+    [GRAPH_EXPAND] = always,
+    [GRAPH_FLATTEN] = same_dimensions,
+    [GRAPH_PAD] = no_padding,
+    [GRAPH_POOL] = single_element_pool,
+    [GRAPH_REDUCE] = single_element_reduce,
+    [GRAPH_RESHAPE] = same_dimensions,
+    [GRAPH_RESIZE] = no_scaling,
+    [GRAPH_SCALE_SHIFT] = no_scale_shift,
+    [GRAPH_SLICE] = whole_slice,
+    [GRAPH_SPLIT] = always,
+    [GRAPH_SQUEEZE] = same_dimensions,
+    [GRAPH_TILE] = no_repeats,
+    [GRAPH_TRANSPOSE] = in_order,
+    [GRAPH_UNSQUEEZE] = same_dimensions,
+};
+
+/* ---- functions ----------------------------------------------------- */
 
 static bool identity_function(const struct kern_unary *u)
 {
@@ -130,76 +228,7 @@ static bool neutral_operand(const struct pass *p, int node, int *keep)
     return all_equal(p, n, swapped ? 0 : 1, sum ? 0 : 1);
 }
 
-/* Whether a node of the kinds that move or compute elements gives its first
- * input unchanged, once type and shape are known to be equal. */
-static bool same_elements(const struct pass *p, int node)
-{
-    const struct graph_node *n = &p->g->node[node];
-    const struct graph_value *x = &p->g->value[n->in[0]];
-
-    switch (n->op) {
-    case GRAPH_TILE:
-        /* A free dimension looks the same when it is repeated. */
-        for (int i = 0; i < n->attr.dims.n; i++)
-            if (n->attr.dims.dim[i] != 1)
-                return false;
-        return true;
-    case GRAPH_CAST:
-    case GRAPH_EXPAND:
-    case GRAPH_CONCAT:
-    case GRAPH_SPLIT:
-        return n->op != GRAPH_CONCAT || n->n_in == 1;
-    case GRAPH_RESHAPE:
-    case GRAPH_FLATTEN:
-    case GRAPH_SQUEEZE:
-    case GRAPH_UNSQUEEZE:
-        /* With two free dimensions sizes could move between them. */
-        return free_dimensions(x) <= 1;
-    case GRAPH_TRANSPOSE:
-        return ordered(&n->attr.dims);
-    case GRAPH_SLICE:
-        return whole_slice(&n->attr.slice, x);
-    case GRAPH_PAD:
-        return no_padding(&n->attr.pad, x->rank);
-    case GRAPH_RESIZE:
-        return pass_input(n, 1) < 0 && no_scaling(&n->attr.resize, x->rank);
-    case GRAPH_POOL:
-        return single_element_pool(&n->attr.pool, x);
-    case GRAPH_REDUCE:
-        return single_element_reduce(&n->attr.reduce, x);
-    case GRAPH_SCALE_SHIFT:
-        return all_equal(p, n, 1, 1) && all_equal(p, n, 2, 0);
-    case GRAPH_CONV:
-    case GRAPH_CONV_TRANSPOSE:
-    case GRAPH_DENSE:
-    case GRAPH_MATMUL:
-    case GRAPH_BATCH_NORM:
-    case GRAPH_LAYER_NORM:
-    case GRAPH_GROUP_NORM:
-    case GRAPH_LRN:
-    case GRAPH_UNARY:
-    case GRAPH_PRELU:
-    case GRAPH_BINARY:
-    case GRAPH_WHERE:
-    case GRAPH_DROPOUT:
-    case GRAPH_QUANTIZE:
-    case GRAPH_DEQUANTIZE:
-    case GRAPH_SOFTMAX:
-    case GRAPH_ARG_REDUCE:
-    case GRAPH_GATHER:
-    case GRAPH_GATHER_ELEMENTS:
-    case GRAPH_SCATTER_ELEMENTS:
-    case GRAPH_CUMULATE:
-    case GRAPH_TOP_K:
-    case GRAPH_NMS:
-    case GRAPH_DEPTH_TO_SPACE:
-    case GRAPH_SPACE_TO_DEPTH:
-    case GRAPH_NONE:
-    case GRAPH_OP_COUNT:
-        break;
-    }
-    return false;
-}
+/* ---- the passes ---------------------------------------------------- */
 
 /* A node has an input and only its first output is read. */
 static bool has_ends(const struct pass *p, const struct graph_node *n)
@@ -240,7 +269,8 @@ static int identity_passes(const struct pass *p, int node)
     if (g->value[from].dtype != g->value[n->out[0]].dtype ||
         !pass_same_shape(&g->value[from], &g->value[n->out[0]]))
         return -1;
-    if (n->op != GRAPH_BINARY && !same_elements(p, node))
+    if (n->op != GRAPH_BINARY &&
+        (!identity[n->op] || !identity[n->op](p, n, &g->value[from])))
         return -1;
     return from;
 }

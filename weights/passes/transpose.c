@@ -127,88 +127,26 @@ static bool axes_valid(const int *axis, int n, int rank)
     return true;
 }
 
-/* The axes that an operation states; *count of them. */
-static int *stated_axes(struct graph_node *n, int *count)
-{
-    union graph_attr *a = &n->attr;
-
-    *count = 1;
-    if (n->op == GRAPH_SOFTMAX || n->op == GRAPH_CONCAT)
-        return &a->axis.axis;
-    if (n->op == GRAPH_SPLIT)
-        return &a->split.axis;
-    if (n->op == GRAPH_QUANTIZE || n->op == GRAPH_DEQUANTIZE)
-        return &a->quantize.axis;
-    *count = n->op == GRAPH_SLICE    ? a->slice.n_axes
-             : n->op == GRAPH_REDUCE ? a->reduce.n_axes
-                                     : 0;
-    return n->op == GRAPH_SLICE ? a->slice.axis : a->reduce.axis;
-}
-
 /* Whether the axes of the operation can be renamed. */
 static bool attributes_allow(struct graph_node *n, int rank)
 {
     int count;
-    const int *axis = stated_axes(n, &count);
+    const int *axis = graph_axes(n->op, &n->attr, &count);
 
-    switch (n->op) {
-    case GRAPH_UNARY:
-    case GRAPH_CAST:
-    case GRAPH_DROPOUT:
-    case GRAPH_BINARY:
-    case GRAPH_WHERE:
-    case GRAPH_PRELU:
-    case GRAPH_PAD:
-        return true;
-    case GRAPH_RESIZE:
+    if (!graph_op_info(n->op)->any_order)
+        return false;
+    if (n->op == GRAPH_RESIZE)
         return n->attr.resize.n_sizes == 0 || n->attr.resize.n_sizes == rank;
-    case GRAPH_SOFTMAX:
-        return !n->attr.axis.flatten && axes_valid(axis, count, rank);
-    case GRAPH_CONCAT:
-    case GRAPH_SPLIT:
-    case GRAPH_SLICE:
-    case GRAPH_REDUCE:
-    case GRAPH_QUANTIZE:
-    case GRAPH_DEQUANTIZE:
-        return axes_valid(axis, count, rank);
-    case GRAPH_CONV:
-    case GRAPH_CONV_TRANSPOSE:
-    case GRAPH_DENSE:
-    case GRAPH_MATMUL:
-    case GRAPH_POOL:
-    case GRAPH_BATCH_NORM:
-    case GRAPH_SCALE_SHIFT:
-    case GRAPH_LAYER_NORM:
-    case GRAPH_GROUP_NORM:
-    case GRAPH_LRN:
-    case GRAPH_ARG_REDUCE:
-    case GRAPH_RESHAPE:
-    case GRAPH_FLATTEN:
-    case GRAPH_SQUEEZE:
-    case GRAPH_UNSQUEEZE:
-    case GRAPH_TRANSPOSE:
-    case GRAPH_EXPAND:
-    case GRAPH_TILE:
-    case GRAPH_GATHER:
-    case GRAPH_GATHER_ELEMENTS:
-    case GRAPH_SCATTER_ELEMENTS:
-    case GRAPH_CUMULATE:
-    case GRAPH_TOP_K:
-    case GRAPH_NMS:
-    case GRAPH_DEPTH_TO_SPACE:
-    case GRAPH_SPACE_TO_DEPTH:
-    case GRAPH_NONE:
-    case GRAPH_OP_COUNT:
-        break;
-    }
-    return false;
+    if (n->op == GRAPH_SOFTMAX && n->attr.axis.flatten)
+        return false;
+    return axes_valid(axis, count, rank);
 }
 
 /* For operations that attributes_allow() has accepted. */
 static void map_attributes(struct graph_node *n, const struct order *o)
 {
     int count;
-    int *axis = stated_axes(n, &count);
+    int *axis = graph_axes(n->op, &n->attr, &count);
 
     map_axes(axis, count, o);
     if (n->op == GRAPH_PAD)

@@ -144,56 +144,10 @@ int quantizer_group(const struct quantizer *q, int t)
  * run on integers if both have one scale. */
 static bool moves_elements(const struct graph_node *n)
 {
-    switch (n->op) {
-    case GRAPH_POOL:
+    if (n->op == GRAPH_POOL)
         return n->attr.pool.pool.kind == KERN_POOL_MAX &&
                n->epilogue.act.kind == KERN_IDENTITY;
-    case GRAPH_DROPOUT:
-    case GRAPH_CONCAT:
-    case GRAPH_SPLIT:
-    case GRAPH_SLICE:
-    case GRAPH_RESHAPE:
-    case GRAPH_FLATTEN:
-    case GRAPH_SQUEEZE:
-    case GRAPH_UNSQUEEZE:
-    case GRAPH_TRANSPOSE:
-    case GRAPH_EXPAND:
-    case GRAPH_TILE:
-    case GRAPH_DEPTH_TO_SPACE:
-    case GRAPH_SPACE_TO_DEPTH:
-        return true;
-    case GRAPH_CONV:
-    case GRAPH_CONV_TRANSPOSE:
-    case GRAPH_DENSE:
-    case GRAPH_MATMUL:
-    case GRAPH_BATCH_NORM:
-    case GRAPH_SCALE_SHIFT:
-    case GRAPH_LAYER_NORM:
-    case GRAPH_GROUP_NORM:
-    case GRAPH_LRN:
-    case GRAPH_UNARY:
-    case GRAPH_PRELU:
-    case GRAPH_BINARY:
-    case GRAPH_WHERE:
-    case GRAPH_CAST:
-    case GRAPH_QUANTIZE:
-    case GRAPH_DEQUANTIZE:
-    case GRAPH_SOFTMAX:
-    case GRAPH_REDUCE:
-    case GRAPH_ARG_REDUCE:
-    case GRAPH_GATHER:
-    case GRAPH_GATHER_ELEMENTS:
-    case GRAPH_SCATTER_ELEMENTS:
-    case GRAPH_CUMULATE:
-    case GRAPH_TOP_K:
-    case GRAPH_NMS:
-    case GRAPH_PAD:
-    case GRAPH_RESIZE:
-    case GRAPH_NONE:
-    case GRAPH_OP_COUNT:
-        break;
-    }
-    return false;
+    return graph_op_info(n->op)->moves;
 }
 
 /* A node that moves elements of a tensor: its inputs become tensors of the same

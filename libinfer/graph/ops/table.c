@@ -46,7 +46,8 @@ static const char *const dtype_names[] = {
 #define OUT(min, max) .min_out = (min), .max_out = (max)
 
 /* The attributes: FIELD, WORD (an enum), LIST (INTS, FLOATS, SIZES or PADS)
- * and COUNTED (INTN or INT64S, whose length is an attribute too). */
+ * and COUNTED (INTN or INT64S, whose length is an attribute too); AXIS and AXES
+ * are dimensions of input 0. */
 #define FIELDS(...)                                                            \
     .field = (const struct graph_field[])                                      \
     {                                                                          \
@@ -59,6 +60,11 @@ static const char *const dtype_names[] = {
 #define FIELD(n, kind, member)                                                 \
     {                                                                          \
         .name = (n), .type = GRAPH_FIELD_##kind, .offset = AT(member)          \
+    }
+#define AXIS(member)                                                           \
+    {                                                                          \
+        .name = "axis", .type = GRAPH_FIELD_INT, .offset = AT(member),         \
+        .axis = true                                                           \
     }
 #define WORD(n, member, words)                                                 \
     {                                                                          \
@@ -74,6 +80,12 @@ static const char *const dtype_names[] = {
     {                                                                          \
         .name = (n), .type = GRAPH_FIELD_##kind, .offset = AT(member),         \
         .count_offset = AT(length), .count = (capacity)                        \
+    }
+
+#define AXES(member, length)                                                   \
+    {                                                                          \
+        .name = "axes", .type = GRAPH_FIELD_INTN, .offset = AT(member),        \
+        .count_offset = AT(length), .count = INFER_MAX_RANK, .axis = true      \
     }
 
 /* Attributes of several operations. */
@@ -114,6 +126,21 @@ const struct graph_op_info *graph_op_info(enum graph_op op)
     if ((int)op <= GRAPH_NONE || (int)op >= GRAPH_OP_COUNT)
         return NULL;
     return &table[op];
+}
+
+int *graph_axes(enum graph_op op, union graph_attr *attr, int *n)
+{
+    const struct graph_field *f = graph_op_info(op)->field;
+
+    *n = 0;
+    while (f && f->name && !f->axis)
+        f++;
+    if (!f || !f->name)
+        return NULL;
+    *n = 1;
+    if (f->type == GRAPH_FIELD_INTN)
+        memcpy(n, (const char *)attr + f->count_offset, sizeof *n);
+    return (int *)((char *)attr + f->offset);
 }
 
 enum graph_op graph_op_find(const char *name)

@@ -412,6 +412,29 @@ TEST(test_table)
         assert_non_null(infer_status_name(i));
 }
 
+/* The axes of each operation: a single one, a list, none. */
+TEST(test_axes)
+{
+    union graph_attr attr = {0};
+    int n;
+
+    attr.axis.axis = -2;
+    assert_int_equal(*graph_axes(GRAPH_SOFTMAX, &attr, &n), -2);
+    assert_int_equal(n, 1);
+    memset(&attr, 0, sizeof attr);
+    attr.slice.n_axes = 2;
+    attr.slice.axis[1] = 3;
+    assert_int_equal(graph_axes(GRAPH_SLICE, &attr, &n)[1], 3);
+    assert_int_equal(n, 2);
+    memset(&attr, 0, sizeof attr);
+    assert_non_null(graph_axes(GRAPH_REDUCE, &attr, &n));
+    assert_int_equal(n, 0);
+    /* That of flatten is a place between two dimensions. */
+    assert_null(graph_axes(GRAPH_FLATTEN, &attr, &n));
+    assert_null(graph_axes(GRAPH_DENSE, &attr, &n));
+    assert_int_equal(n, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_copy),
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_axes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
