@@ -11,22 +11,19 @@
 
 /* ---- listing ------------------------------------------------------- */
 
+static int compare_tensor(const void *name, const void *tensor)
+{
+    return strcmp(name, ((const struct export_tensor *)tensor)->name);
+}
+
 int64_t export_find_tensor(const struct export_archive *a, const char *name)
 {
-    size_t low = 0, high = a->tensors;
+    const struct export_tensor *t =
+        a->tensors ? bsearch(name, a->tensor, a->tensors, sizeof *a->tensor,
+                             compare_tensor)
+                   : NULL;
 
-    while (low < high) {
-        const size_t mid = low + (high - low) / 2;
-        const int order = strcmp(name, a->tensor[mid].name);
-
-        if (order == 0)
-            return (int64_t)mid;
-        if (order < 0)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return -1;
+    return t ? t - a->tensor : -1;
 }
 
 static int bad_tensor(const char *name, const char *what,

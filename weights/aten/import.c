@@ -19,24 +19,8 @@ static const struct aten_op ops[] = {
 /* The table is sorted by name; a test holds it to that. */
 const struct aten_op *aten_op_find(struct pb_span name)
 {
-    size_t low = 0, high = sizeof ops / sizeof *ops;
-
-    while (low < high) {
-        const size_t mid = low + (high - low) / 2;
-        const size_t own = strlen(ops[mid].name);
-        const size_t n = own < name.bytes ? own : name.bytes;
-        int order = n ? memcmp(name.data, ops[mid].name, n) : 0;
-
-        if (order == 0)
-            order = (name.bytes > own) - (name.bytes < own);
-        if (order == 0)
-            return &ops[mid];
-        if (order < 0)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return NULL;
+    return bsearch(&name, ops, sizeof ops / sizeof *ops, sizeof *ops,
+                   pb_span_order);
 }
 
 const struct aten_op *aten_op_of(struct pb_span name, bool *written)

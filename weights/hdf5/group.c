@@ -254,21 +254,11 @@ void hdf5_links_clear(struct hdf5_file *f, struct hdf5_links *links)
 const struct hdf5_link *hdf5_links_find(const struct hdf5_links *links,
                                         const char *name, size_t name_bytes)
 {
-    size_t low = 0, high = links->count;
+    const struct hdf5_link key = {.name = name, .name_bytes = name_bytes};
 
-    while (low < high) {
-        const size_t mid = low + (high - low) / 2;
-        const struct hdf5_link *l = &links->link[mid];
-        const int order =
-            compare_names(name, name_bytes, l->name, l->name_bytes);
-        if (order == 0)
-            return l;
-        if (order < 0)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return NULL;
+    return links->count ? bsearch(&key, links->link, links->count,
+                                  sizeof *links->link, compare_links)
+                        : NULL;
 }
 
 /* ---- paths --------------------------------------------------------- */

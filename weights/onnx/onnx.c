@@ -18,23 +18,16 @@ static const struct onnx_op ops[] = {
 #undef ONNX_OP
 };
 
+static int compare_op(const void *name, const void *op)
+{
+    return strcmp(name, ((const struct onnx_op *)op)->name);
+}
+
 /* The table is sorted by name; a test holds it to that. */
 const struct onnx_op *onnx_op_find(const char *name)
 {
-    size_t low = 0, high = sizeof(ops) / sizeof(ops[0]);
-
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        int order = strcmp(name, ops[mid].name);
-
-        if (order == 0)
-            return &ops[mid];
-        if (order < 0)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return NULL;
+    return bsearch(name, ops, sizeof ops / sizeof *ops, sizeof *ops,
+                   compare_op);
 }
 
 /* ---- nodes --------------------------------------------------------- */

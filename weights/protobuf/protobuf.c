@@ -15,6 +15,16 @@ bool pb_span_is(struct pb_span s, const char *text)
            (s.bytes == 0 || memcmp(s.data, text, s.bytes) == 0);
 }
 
+int pb_span_order(const void *span, const void *row)
+{
+    const struct pb_span *s = span;
+    const char *text = *(const char *const *)row;
+    const size_t own = strlen(text), n = own < s->bytes ? own : s->bytes;
+    const int order = n ? memcmp(s->data, text, n) : 0;
+
+    return order ? order : (s->bytes > own) - (s->bytes < own);
+}
+
 void pb_open(struct pb_reader *r, unsigned char *data, size_t bytes)
 {
     r->start = data;

@@ -35,6 +35,9 @@ struct pb_span {
 
 /* Whether the part is this text. */
 bool pb_span_is(struct pb_span s, const char *text);
+/* For bsearch(): orders a struct pb_span against the text to which the first
+ * member of a table's row points. */
+int pb_span_order(const void *span, const void *row);
 /* The part's first `most` bytes as two arguments for %.*s. */
 #define PB_TEXT(s, most)                                                       \
     (int)((s).bytes < (most) ? (s).bytes : (most)),                            \

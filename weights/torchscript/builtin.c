@@ -3,6 +3,7 @@
 #include "weights/torchscript/builtin.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -243,7 +244,7 @@ int ts_do_raise_it(struct ts_run *r, int n, const struct ts_arg *arg,
 /* ---- the table ----------------------------------------------------- */
 
 /* Sorted by name. */
-static const struct {
+static const struct row {
     const char *name;
     ts_function_of *function;
 } rows[] = {
@@ -329,22 +330,8 @@ static const struct {
 int ts_builtin(struct ts_run *r, struct pb_span name, int n,
                const struct ts_arg *arg, struct ts_value *out)
 {
-    size_t low = 0, high = sizeof rows / sizeof *rows;
+    const struct row *row = bsearch(&name, rows, sizeof rows / sizeof *rows,
+                                    sizeof *rows, pb_span_order);
 
-    while (low < high) {
-        const size_t mid = low + (high - low) / 2;
-        const size_t own = strlen(rows[mid].name);
-        const size_t m = own < name.bytes ? own : name.bytes;
-        int order = m ? memcmp(name.data, rows[mid].name, m) : 0;
-
-        if (order == 0)
-            order = (name.bytes > own) - (name.bytes < own);
-        if (order == 0)
-            return rows[mid].function(r, n, arg, out);
-        if (order < 0)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return 0;
+    return row ? row->function(r, n, arg, out) : 0;
 }
