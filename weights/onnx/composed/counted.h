@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What counted.c gives to the rules of operators (counted_rules.c). */
+#ifndef WEIGHTS_ONNX_COMPOSED_COUNTED_H
+#define WEIGHTS_ONNX_COMPOSED_COUNTED_H
+
+#include "weights/onnx/composed/compose.h"
+
+/* The axis of a tensor of which only the first entries count. */
+struct counted {
+    int axis, count; /* count: a value of the graph, -1 where all count */
+};
+
+/* That of input i, and of the first input that has one; its number in *i. */
+struct counted counted_part(const struct onnx_import *im, int i);
+struct counted counted_first(const struct onnx_import *im, int *i);
+/* EUNSUPPORTED: the operator may mix entries. */
+int counted_mixes(struct onnx_import *im);
+int counted_rank(struct onnx_import *im, int i);
+/* Type of an output that was made. */
+struct graph_type counted_output(struct onnx_import *im, int i);
+/* x, with this number behind the count. */
+int counted_masked(struct onnx_import *im, int x, struct counted p,
+                   double fill);
+/* A name for a value of the graph. */
+struct pb_span counted_name(struct onnx_import *im, int value);
+/* Imports the node with another value as input i; with that input masked. */
+int counted_import_with(struct onnx_import *im, const struct onnx_op *op, int i,
+                        int value);
+int counted_import_masked(struct onnx_import *im, const struct onnx_op *op,
+                          int i, double fill);
+/* The smaller of a count and a number. */
+int counted_at_most(struct onnx_import *im, int count, int64_t most);
+/* Indices of the elements of a flat I64 tensor of 0 and 1 that are 1, in
+ * order; -1 behind them.  *count of one element. */
+int counted_ones(struct onnx_import *im, int flags, int *count);
+
+#endif
