@@ -2,7 +2,7 @@
 /*
  * Functions that kernels/binary.def is written with, for the backend that
  * includes them: FORM is how it declares a function, real its type, REAL_FMOD
- * its remainder with the sign of the dividend, INT_MULTIPLY its saturating
+ * its remainder with the sign of the dividend, INT_MULTIPLY its wrapping
  * product.  Of integers, division and remainder by zero give 0.
  */
 

@@ -68,20 +68,28 @@ void ref_move(size_t size, void *to, int64_t i, const void *from, int64_t j)
 
 int64_t ref_add_i64(int64_t a, int64_t b)
 {
-    int64_t r;
-
-    if (__builtin_add_overflow(a, b, &r))
-        return a < 0 ? INT64_MIN : INT64_MAX;
-    return r;
+    return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
 int64_t ref_mul_i64(int64_t a, int64_t b)
 {
-    int64_t r;
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
 
-    if (__builtin_mul_overflow(a, b, &r))
-        return (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;
-    return r;
+void ref_wrap_i64(enum infer_dtype dtype, void *base, int64_t i, int64_t v)
+{
+    const size_t size = infer_dtype_size(dtype);
+
+    if (dtype == INFER_BOOL)
+        ((uint8_t *)base)[i] = v != 0;
+    else if (size == 1)
+        ((uint8_t *)base)[i] = (uint8_t)v;
+    else if (size == 2)
+        ((uint16_t *)base)[i] = (uint16_t)v;
+    else if (size == 4)
+        ((uint32_t *)base)[i] = (uint32_t)v;
+    else
+        ((uint64_t *)base)[i] = (uint64_t)v;
 }
 
 int ref_supports_all(const struct kern_problem *p, const struct kern_device *d,

@@ -4,7 +4,7 @@
  * functions of one argument.
  *
  * Each operation computes in double, or in int64 where all its elements are
- * integers; integer results outside a type's range saturate.  Every row takes
+ * integers; integer results outside a type's range wrap.  Every row takes
  * any strides.
  */
 #ifndef KERNELS_REF_REF_H
@@ -86,9 +86,12 @@ static inline void ref_add_scaled(double *sum, double factor,
 /* Moves one element of the given size without looking at it. */
 void ref_move(size_t size, void *to, int64_t i, const void *from, int64_t j);
 
-/* Integer arithmetic that saturates. */
+/* Integer arithmetic that wraps. */
 int64_t ref_add_i64(int64_t a, int64_t b);
 int64_t ref_mul_i64(int64_t a, int64_t b);
+/* Stores the low bits of v in element i of a type of integers; BOOL is whether
+ * v is not 0. */
+void ref_wrap_i64(enum infer_dtype dtype, void *base, int64_t i, int64_t v);
 
 /* ---- functions ----------------------------------------------------- */
 

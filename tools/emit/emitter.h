@@ -166,6 +166,8 @@ const char *emit_stored(struct emit *e, enum infer_dtype dtype,
 /* The same of an integer of 64 bits. */
 const char *emit_stored_i64(struct emit *e, enum infer_dtype dtype,
                             const char *value);
+/* The same without saturation: the low bits, as a type of integers. */
+const char *emit_wrapped_i64(enum infer_dtype dtype, const char *value);
 /* Names of static functions of 64-bit integers. */
 int emit_unary_i64_name(struct emit *e, const struct kern_unary *f,
                         struct infer_error *err, char name[48]);

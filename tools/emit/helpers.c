@@ -36,14 +36,7 @@ struct word {
 #define MULTIPLY_I64                                                           \
     "static inline int64_t multiply_i64(int64_t a, int64_t b)\n"               \
     "{\n"                                                                      \
-    "    int over = 0;\n"                                                      \
-    "    if (a > 0)\n"                                                         \
-    "        over = b > 0 ? a > INT64_MAX / b : b < INT64_MIN / a;\n"          \
-    "    else if (a < 0)\n"                                                    \
-    "        over = b > 0 ? a < INT64_MIN / b : b < INT64_MAX / a;\n"          \
-    "    if (over)\n"                                                          \
-    "        return (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;\n"             \
-    "    return a * b;\n"                                                      \
+    "    return (int64_t)((uint64_t)a * (uint64_t)b);\n"                       \
     "}\n"
 
 static const struct word words[] = {
@@ -122,22 +115,18 @@ static const struct word words[] = {
     {"INT_ADD", "add_i64",
      "static inline int64_t add_i64(int64_t a, int64_t b)\n"
      "{\n"
-     "    if (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b)\n"
-     "        return a < 0 ? INT64_MIN : INT64_MAX;\n"
-     "    return a + b;\n"
+     "    return (int64_t)((uint64_t)a + (uint64_t)b);\n"
      "}\n"},
     {"INT_SUBTRACT", "subtract_i64",
      "static inline int64_t subtract_i64(int64_t a, int64_t b)\n"
      "{\n"
-     "    if (b < 0 ? a > INT64_MAX + b : a < INT64_MIN + b)\n"
-     "        return a < 0 ? INT64_MIN : INT64_MAX;\n"
-     "    return a - b;\n"
+     "    return (int64_t)((uint64_t)a - (uint64_t)b);\n"
      "}\n"},
     {"INT_MULTIPLY", "multiply_i64", MULTIPLY_I64},
     {"INT_NEG", "negate_i64",
      "static inline int64_t negate_i64(int64_t a)\n"
      "{\n"
-     "    return a == INT64_MIN ? INT64_MAX : -a;\n"
+     "    return (int64_t)(0 - (uint64_t)a);\n"
      "}\n"},
     {"divide_integers", "divide_i64",
      "static inline int64_t divide_i64(int64_t a, int64_t b)\n"
@@ -145,7 +134,7 @@ static const struct word words[] = {
      "    if (b == 0)\n"
      "        return 0;\n"
      "    if (b == -1)\n"
-     "        return a == INT64_MIN ? INT64_MAX : -a;\n"
+     "        return (int64_t)(0 - (uint64_t)a);\n"
      "    return a / b;\n"
      "}\n"},
     {"modulo_integers", "modulo_i64",
@@ -520,6 +509,17 @@ const char *emit_stored_i64(struct emit *e, enum infer_dtype dtype,
                  emit_type(dtype), value, limits[dtype].low,
                  limits[dtype].high);
     }
+    return text;
+}
+
+const char *emit_wrapped_i64(enum infer_dtype dtype, const char *value)
+{
+    char *text = expression_room();
+
+    if (dtype == INFER_BOOL)
+        snprintf(text, EMIT_EXPRESSION, "(%s) != 0", value);
+    else
+        snprintf(text, EMIT_EXPRESSION, "(%s)(%s)", emit_type(dtype), value);
     return text;
 }
 

@@ -68,7 +68,7 @@ int emit_unary(struct emit *e, const struct plan_step *s,
         return rc;
     snprintf(value, sizeof(value), "%s(x[%s])", act, nest.at[0]);
     emit_line(e, "y[%s] = %s;", nest.at[y],
-              exact ? emit_stored_i64(e, p->out[0].dtype, value)
+              exact ? emit_wrapped_i64(p->out[0].dtype, value)
                     : emit_stored(e, p->out[0].dtype, value));
     emit_nest_close(e, &nest);
     return 0;
@@ -125,7 +125,7 @@ int emit_binary(struct emit *e, const struct plan_step *s,
         snprintf(value, sizeof(value), "%s(a[%s], b[%s])", op, nest.at[0],
                  nest.at[1]);
         emit_line(e, "y[%s] = %s;", nest.at[y],
-                  emit_stored_i64(e, p->out[0].dtype, value));
+                  emit_wrapped_i64(p->out[0].dtype, value));
         emit_nest_close(e, &nest);
         return 0;
     }

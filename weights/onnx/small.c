@@ -174,81 +174,12 @@ static int run_into(struct call *c, struct onnx_small *out, int64_t offset)
     return rc < 0 ? rc : 1;
 }
 
-/* Element of s that is broadcast to element k of t. */
-static int64_t element_of(const struct kern_tensor *s,
-                          const struct kern_tensor *t, int64_t k)
-{
-    int64_t at = 0, step = 1;
-
-    for (int i = s->rank - 1, d = t->rank - 1; i >= 0; i--, d--) {
-        if (s->dim[i] != 1)
-            at += k % t->dim[d] * step;
-        k /= t->dim[d];
-        step *= s->dim[i];
-    }
-    return at;
-}
-
-/* a op b in 64 bits that wrap; y, the reference's result, which saturates, of
- * functions that cannot overflow. */
-static int64_t wrapping(enum kern_binary_kind kind, int64_t a, int64_t b,
-                        int64_t y)
-{
-    if (kind == KERN_ADD)
-        return (int64_t)((uint64_t)a + (uint64_t)b);
-    if (kind == KERN_MUL)
-        return (int64_t)((uint64_t)a * (uint64_t)b);
-    if (kind == KERN_SUB || (kind == KERN_DIV && b == -1))
-        return (int64_t)((kind == KERN_SUB ? (uint64_t)a : 0) -
-                         (uint64_t)(kind == KERN_SUB ? b : a));
-    return y;
-}
-
-/* Computes again what saturates in the reference and wraps in ONNX. */
-static void wrap(const struct call *c, struct onnx_small *out)
-{
-    const struct kern_tensor *to = &c->p.out[0], *in = c->p.in;
-    const int64_t *a = c->args.in[0], *b = c->args.in[1];
-    int64_t *y = out->i;
-
-    for (int64_t k = 0; c->p.op == KERN_UNARY && k < out->count; k++)
-        if (a[k] == INT64_MIN && (c->p.attr.unary.kind == KERN_NEG ||
-                                  c->p.attr.unary.kind == KERN_ABS))
-            y[k] = INT64_MIN;
-    for (int64_t k = 0; c->p.op == KERN_BINARY && k < out->count; k++)
-        y[k] = wrapping(c->p.attr.binary.kind, a[element_of(&in[0], to, k)],
-                        b[element_of(&in[1], to, k)], y[k]);
-    if (c->p.op == KERN_REDUCE && (c->p.attr.reduce.kind == KERN_REDUCE_SUM ||
-                                   c->p.attr.reduce.kind == KERN_REDUCE_PROD)) {
-        const bool sum = c->p.attr.reduce.kind == KERN_REDUCE_SUM;
-        const int64_t n = kern_tensor_count(&in[0]);
-
-        for (int64_t k = 0; k < out->count; k++)
-            y[k] = sum ? 0 : 1;
-        for (int64_t k = 0; k < n; k++) {
-            int64_t *total = &y[element_of(to, &in[0], k)];
-
-            *total = wrapping(sum ? KERN_ADD : KERN_MUL, *total, a[k], 0);
-        }
-    }
-}
-
-static bool any_saturated(const struct onnx_small *s)
-{
-    for (int64_t k = 0; s->i && k < s->count; k++)
-        if (s->i[k] == INT64_MAX || s->i[k] == INT64_MIN)
-            return true;
-    return false;
-}
-
 static int run(struct call *c, struct onnx_small *out)
 {
     int rc;
 
     c->p.out[0] = tensor_of(out);
     rc = run_into(c, out, 0);
-    if (rc > 0 && any_saturated(out))
-        wrap(c, out);
     if (rc > 0)
         to_own_type(out);
     return rc;

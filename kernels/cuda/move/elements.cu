@@ -156,11 +156,11 @@ __device__ void joined::run<int64_t>(const struct scatter_args &a,
             v = join_i64(a.kind, v,
                          load_i64(a.type, a.update,
                                   at.update + k * a.update_stride[a.rank]));
-            /* Narrow types saturate at every step. */
-            store_i64(a.type, a.y, at.y, v);
+            /* Narrow types wrap at every step: MIN and MAX compare them. */
+            store_wrapped(a.type, a.y, at.y, v);
             v = load_i64(a.type, a.y, at.y);
         }
-    store_i64(a.type, a.y, at.y, v);
+    store_wrapped(a.type, a.y, at.y, v);
 }
 
 template <typename How, typename U>

@@ -7,15 +7,6 @@
 
 #define THREADS 256
 
-static __device__ int64_t integer_subtract(int64_t a, int64_t b)
-{
-    const int64_t r = (int64_t)((uint64_t)a - (uint64_t)b);
-
-    if (((a ^ b) & (a ^ r)) < 0)
-        return a < 0 ? INT64_MIN : INT64_MAX;
-    return r;
-}
-
 #define REAL_FMOD    fmodf
 #define REAL_POW     powf
 #define INT_ADD      integer_add
@@ -278,9 +269,9 @@ static __device__ int64_t apply_i64(enum kern_binary_kind kind, int64_t a,
 static __device__ __forceinline__ void
 integer_element(const struct integer_args &a, const int64_t *at)
 {
-    store_i64(a.y_type, a.y, at[2],
-              apply_i64(a.kind, load_i64(a.x_type, a.x, at[0]),
-                        load_i64(a.z_type, a.z, at[1])));
+    store_wrapped(a.y_type, a.y, at[2],
+                  apply_i64(a.kind, load_i64(a.x_type, a.x, at[0]),
+                            load_i64(a.z_type, a.z, at[1])));
 }
 
 static int supports_integer(const struct kern_problem *p,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of one argument: pointwise.cuh has the index map; integers go one
  * by one. */
+#include "kernels/cuda/integer.cuh"
 #include "kernels/cuda/pointwise/pointwise.cuh"
 #include "kernels/unary.h"
 
@@ -32,7 +33,7 @@ struct integer_args {
     int64_t low, high; /* of a clip */
 };
 
-#define INT_NEG(x)  ((x) == INT64_MIN ? INT64_MAX : -(x))
+#define INT_NEG(x)  integer_subtract(0, x)
 #define INT_CLIP(x) min(max(x, a.low), a.high)
 
 /* Of kinds that kern_unary_keeps_integers(). */
@@ -48,7 +49,7 @@ static __device__ int64_t apply_i64(const struct integer_args &a, int64_t x)
 static __device__ __forceinline__ void
 integer_element(const struct integer_args &a, const int64_t *at)
 {
-    store_i64(a.to, a.y, at[1], apply_i64(a, load_i64(a.from, a.x, at[0])));
+    store_wrapped(a.to, a.y, at[1], apply_i64(a, load_i64(a.from, a.x, at[0])));
 }
 
 static int64_t bound(double v)

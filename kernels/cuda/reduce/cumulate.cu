@@ -39,7 +39,8 @@ integer_line(const struct cumulate_args &a, const int64_t *at)
         const int64_t next =
             a.product ? integer_multiply(total, v) : integer_add(total, v);
 
-        store_i64(a.to, a.y, at[1] + i * a.y_step, a.exclusive ? total : next);
+        store_wrapped(a.to, a.y, at[1] + i * a.y_step,
+                      a.exclusive ? total : next);
         total = next;
     }
 }

@@ -141,7 +141,7 @@ static __global__ void __launch_bounds__(THREADS)
             acc = a.gone.count ? acc / a.gone.count : 0;
         if (a.kind == KERN_REDUCE_L2)
             acc = (int64_t)sqrt((double)acc);
-        store_i64(to, a.y, at[0], acc);
+        store_wrapped(to, a.y, at[0], acc);
     }
 }
 

@@ -64,9 +64,9 @@ static void update(const struct kern_problem *p, const struct kern_args *args,
     if (kind == KERN_SCATTER_SET)
         ref_move(infer_dtype_size(t), y, at, args->in[2], from);
     else if (scalar_is_integer(t))
-        scalar_store_i64(t, y, at,
-                         join_i64(kind, scalar_load_i64(t, y, at),
-                                  scalar_load_i64(t, args->in[2], from)));
+        ref_wrap_i64(t, y, at,
+                     join_i64(kind, scalar_load_i64(t, y, at),
+                              scalar_load_i64(t, args->in[2], from)));
     else
         ref_store(
             t, y, at,

@@ -9,11 +9,7 @@ typedef double real;
 
 static int64_t subtract_i64(int64_t a, int64_t b)
 {
-    int64_t r;
-
-    if (__builtin_sub_overflow(a, b, &r))
-        return a < 0 ? INT64_MIN : INT64_MAX;
-    return r;
+    return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
 #define REAL_FMOD    fmod
@@ -69,7 +65,7 @@ static void launch_exact(const struct kern_problem *p,
                          const struct kern_args *args, struct ref_walk *w)
 {
     for (; !w->done; ref_walk_next(w))
-        scalar_store_i64(
+        ref_wrap_i64(
             p->out[0].dtype, args->out[0], w->offset[2],
             compute_i64(
                 p->attr.binary.kind,

@@ -167,9 +167,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     ref_walk_add(&w, y);
     for (; !w.done; ref_walk_next(&w)) {
         if (exact)
-            scalar_store_i64(y->dtype, args->out[0], w.offset[1],
-                             unary_i64(f, scalar_load_i64(x->dtype, args->in[0],
-                                                          w.offset[0])));
+            ref_wrap_i64(y->dtype, args->out[0], w.offset[1],
+                         unary_i64(f, scalar_load_i64(x->dtype, args->in[0],
+                                                      w.offset[0])));
         else
             ref_store(
                 y->dtype, args->out[0], w.offset[1],

@@ -32,8 +32,8 @@ static void line_i64(const struct kern_problem *p, const struct kern_args *args,
         const int64_t next =
             a->product ? ref_mul_i64(total, v) : ref_add_i64(total, v);
 
-        scalar_store_i64(p->out[0].dtype, args->out[0], y + i * sy,
-                         a->exclusive ? total : next);
+        ref_wrap_i64(p->out[0].dtype, args->out[0], y + i * sy,
+                     a->exclusive ? total : next);
         total = next;
     }
 }

@@ -96,10 +96,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                 residual ? scalar_load_i64(residual->dtype, args->in[1],
                                            outer.offset[2])
                          : 0;
-            scalar_store_i64(y->dtype, args->out[0], outer.offset[1],
-                             ref_add_i64(reduce_i64(kind, x->dtype, args->in[0],
-                                                    outer.offset[0], &inner),
-                                         r));
+            ref_wrap_i64(y->dtype, args->out[0], outer.offset[1],
+                         ref_add_i64(reduce_i64(kind, x->dtype, args->in[0],
+                                                outer.offset[0], &inner),
+                                     r));
             continue;
         }
         ref_store(y->dtype, args->out[0], outer.offset[1],

@@ -341,8 +341,8 @@ TEST(test_power)
     REF_EXPECT(c, e, 4);
 }
 
-/* Exact where double is not, saturating where int64 is not enough, and never
- * a trap. */
+/* Exact where double is not, wrapping where int64 is not enough, and never a
+ * trap. */
 TEST(test_binary_integers)
 {
     static const int64_t big = INT64_C(9007199254740993); /* 2^53 + 1 */
@@ -351,14 +351,14 @@ TEST(test_binary_integers)
         int64_t a, b, e;
     } cases[] = {
         {KERN_ADD, 9007199254740992, 1, 9007199254740993},
-        {KERN_ADD, INT64_MAX, 1, INT64_MAX},
-        {KERN_ADD, INT64_MIN, -1, INT64_MIN},
-        {KERN_SUB, 0, INT64_MIN, INT64_MAX},
-        {KERN_SUB, -2, INT64_MAX, INT64_MIN},
-        {KERN_MUL, 3037000500, -3037000500, INT64_MIN},
+        {KERN_ADD, INT64_MAX, 1, INT64_MIN},
+        {KERN_ADD, INT64_MIN, -1, INT64_MAX},
+        {KERN_SUB, 0, INT64_MIN, INT64_MIN},
+        {KERN_SUB, -2, INT64_MAX, INT64_MAX},
+        {KERN_MUL, 3037000500, -3037000500, 9223372036709301616},
         {KERN_DIV, -7, 2, -3},
         {KERN_DIV, 5, 0, 0},
-        {KERN_DIV, INT64_MIN, -1, INT64_MAX},
+        {KERN_DIV, INT64_MIN, -1, INT64_MIN},
         {KERN_MOD, -7, 2, 1},
         {KERN_MOD, 7, -2, -1},
         {KERN_MOD, 7, 0, 0},
