@@ -46,9 +46,6 @@ static const struct {
 } refusals[] = {
     {"test_training_dropout_default", "random results"},
     {"test_training_dropout_default_mask", "random results"},
-    {"test_resize_tf_crop_and_resize", "crop and resize"},
-    {"test_resize_tf_crop_and_resize_axes_2_3", "crop and resize"},
-    {"test_resize_tf_crop_and_resize_extrapolation_value", "crop and resize"},
     {"test_equal_string", "strings"},
     {"test_reduce_max_empty_set", "empty tensors"},
     {"test_reduce_min_empty_set", "empty tensors"},

@@ -37,7 +37,7 @@ int onnx_import_constant(struct onnx_import *im)
     } forms[] = {
         {"value", ONNX_ATTR_TENSOR},        {"value_float", ONNX_ATTR_FLOAT},
         {"value_floats", ONNX_ATTR_FLOATS}, {"value_int", ONNX_ATTR_INT},
-        {"value_ints", ONNX_ATTR_INTS},
+        {"value_ints", ONNX_ATTR_INTS},     {"sparse_value", ONNX_ATTR_SPARSE},
     };
     const struct onnx_attr *a, *found = NULL;
     struct constant *c = NULL;
@@ -67,6 +67,8 @@ int onnx_import_constant(struct onnx_import *im)
         if (im->rc < 0)
             return im->rc;
         constant_ref(c);
+    } else if (found->type == ONNX_ATTR_SPARSE) {
+        onnx_sparse_load(im, found->s, &c);
     } else {
         constant_of_attr(im, found, &c);
     }

@@ -200,6 +200,8 @@ int onnx_import_matmul(struct onnx_import *im)
         return im->rc;
     if (a.rank < 1 || b.rank < 1)
         return onnx_fail(im, INFER_EFORMAT, "a factor is a scalar");
+    if (scalar_is_integer(a.dtype) && a.dtype == b.dtype)
+        return onnx_import_integer_matmul(im);
     onnx_input(im, 0, &in[0]);
     if (w && b.rank == 2 && a.rank >= 2 && scalar_is_float(w->dtype) &&
         scalar_is_float(a.dtype)) {

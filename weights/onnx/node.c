@@ -16,7 +16,7 @@ static int out_of_memory(struct infer_error *err)
 /* What was seen of one attribute, to tell its type where an old file does not
  * state it and to find one that states two. */
 struct seen {
-    bool has[ONNX_ATTR_OTHER + 1];
+    bool has[ONNX_ATTR_SPARSE + 1];
     size_t floats, ints, strings;
 };
 
@@ -39,11 +39,12 @@ static enum onnx_attr_type type_of_field(uint32_t number)
         return ONNX_ATTR_INTS;
     case 9:
         return ONNX_ATTR_STRINGS;
+    case 22:
+        return ONNX_ATTR_SPARSE;
     case 10:
     case 11:
     case 14:
     case 15:
-    case 22:
     case 23:
         return ONNX_ATTR_OTHER;
     default:
@@ -83,9 +84,10 @@ static int attr_value(const struct pb_reader *r, const struct pb_field *f,
     case ONNX_ATTR_STRING:
     case ONNX_ATTR_TENSOR:
     case ONNX_ATTR_GRAPH:
+    case ONNX_ATTR_SPARSE:
         if (type != ONNX_ATTR_STRING && seen->has[type])
             return error_set(err, INFER_EFORMAT, "an attribute holds two %s",
-                             type == ONNX_ATTR_TENSOR ? "tensors" : "graphs");
+                             type == ONNX_ATTR_GRAPH ? "graphs" : "tensors");
         rc = pb_expect(r, f, PB_BYTES, "an attribute", err);
         a->s = f->span;
         break;
@@ -146,7 +148,7 @@ static int attr_settle(struct onnx_attr *a, const struct seen *seen,
 {
     int t, found = ONNX_ATTR_NONE;
 
-    for (t = ONNX_ATTR_FLOAT; t <= ONNX_ATTR_OTHER; t++) {
+    for (t = ONNX_ATTR_FLOAT; t <= ONNX_ATTR_SPARSE; t++) {
         if (!seen->has[t])
             continue;
         if (found != ONNX_ATTR_NONE)
@@ -155,7 +157,7 @@ static int attr_settle(struct onnx_attr *a, const struct seen *seen,
                              a->name);
         found = t;
     }
-    if (a->type > ONNX_ATTR_OTHER)
+    if (a->type > ONNX_ATTR_OTHER && a->type != ONNX_ATTR_SPARSE)
         a->type = ONNX_ATTR_OTHER;
     if (a->type == ONNX_ATTR_NONE)
         a->type = found;
@@ -185,7 +187,7 @@ static int attr_fields(const struct onnx_model *m, struct pb_span span,
         } else if (f.number == 20) {
             rc = pb_expect(&r, &f, PB_VARINT, "a type", err);
             a->type =
-                f.value > ONNX_ATTR_OTHER ? ONNX_ATTR_OTHER : (int)f.value;
+                f.value > ONNX_ATTR_SPARSE ? ONNX_ATTR_OTHER : (int)f.value;
         } else if (f.number == 21) {
             rc = pb_expect(&r, &f, PB_BYTES, "a name", err);
             a->ref = f.span;

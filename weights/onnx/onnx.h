@@ -60,6 +60,7 @@ struct onnx_value {
     struct constant *constant;       /* a reference; NULL until needed */
     const struct onnx_small **small; /* one a probe; NULL until needed */
     struct pb_span tensor;           /* ONNX_LAZY */
+    bool is_sparse;                  /* and that is a SparseTensorProto */
     int large;                       /* source->large() once asked: 1, or -1 */
     int narrow;                      /* its type in narrow.h, or 0 */
     /* Entries along an axis of which only the first count (counted.c): 1 + the
@@ -411,6 +412,10 @@ int onnx_name(struct onnx_import *im, struct pb_span name, char **out);
 int onnx_value_find(const struct onnx_import *im, struct pb_span name);
 /* Adds an unknown value, or finds the one of that name. */
 int onnx_value_get(struct onnx_import *im, struct pb_span name, int *out);
+/* The dense constant of a SparseTensorProto of the file; a new reference
+ * (import/sparse.c). */
+int onnx_sparse_load(struct onnx_import *im, struct pb_span span,
+                     struct constant **out);
 /* Makes the value one of the graph. */
 int onnx_value_graph(struct onnx_import *im, int value, int *out);
 /* Records the type of a value of the graph at every probe. */
@@ -455,6 +460,12 @@ int onnx_cast_narrow(struct onnx_import *im, int type);
 #include "weights/onnx/ops.def"
 #undef ONNX_OP
 
+/* Resize with tf_crop_and_resize (region), or tf_half_pixel_for_nn
+ * (composed/crop_resize.c). */
+int onnx_import_crop_resize(struct onnx_import *im, bool region);
+/* The product of two tensors of integers as MatMul has it: an output of the
+ * current node (composed/integers.c). */
+int onnx_import_integer_matmul(struct onnx_import *im);
 /* x, NaN where x / scale is beyond what F8E4M3 holds: for a cast that is not to
  * saturate.  scale: -1 for 1.
  * (composed/quantize.c) */

@@ -160,6 +160,21 @@ static int add_initializer(struct graph_reader *to, struct pb_span span,
     return rc;
 }
 
+static int add_sparse(struct graph_reader *to, struct pb_span span,
+                      struct infer_error *err)
+{
+    struct pb_span name;
+    int rc = onnx_sparse_name(to->m, span, err, &name);
+
+    if (rc == 0)
+        rc = onnx_list_add(&to->g->sparse, span, ONNX_MAX_TENSORS,
+                           "initializers", err);
+    if (rc == 0)
+        rc = onnx_list_add(&to->g->sparse_name, name, ONNX_MAX_TENSORS,
+                           "initializers", err);
+    return rc;
+}
+
 static int graph_field(void *user, const struct pb_reader *r,
                        const struct pb_field *f, struct infer_error *err)
 {
@@ -172,12 +187,10 @@ static int graph_field(void *user, const struct pb_reader *r,
     case 5:
     case 11:
     case 12:
+    case 15:
         if (pb_expect(r, f, PB_BYTES, "a part of the graph", err) < 0)
             return INFER_EFORMAT;
         break;
-    case 15:
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "the graph has sparse initializers");
     default:
         return 0; /* documentation, intermediate shapes, annotations */
     }
@@ -185,6 +198,8 @@ static int graph_field(void *user, const struct pb_reader *r,
         return onnx_list_add(&g->node, f->span, ONNX_MAX_NODES, "nodes", err);
     if (f->number == 5)
         return add_initializer(to, f->span, err);
+    if (f->number == 15)
+        return add_sparse(to, f->span, err);
     if (f->number == 11)
         return onnx_list_add(&g->input, f->span, ONNX_MAX_TENSORS,
                              "graph inputs", err);
@@ -200,6 +215,8 @@ static void clear_graph(struct onnx_graph *g)
     free(g->node.item);
     free(g->initializer.item);
     free(g->initializer_name.item);
+    free(g->sparse.item);
+    free(g->sparse_name.item);
     free(g->input.item);
     free(g->output.item);
 }

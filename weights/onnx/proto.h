@@ -54,6 +54,7 @@ struct onnx_graph {
     struct onnx_list node, initializer, input, output;
     /* Of each initializer: read once, before any payload is moved. */
     struct onnx_list initializer_name;
+    struct onnx_list sparse, sparse_name; /* the same of sparse ones */
 };
 
 /* A FunctionProto.  The inputs and outputs of its graph are plain names. */
@@ -127,7 +128,7 @@ struct onnx_model {
 };
 
 /* Reads the outer messages.  Refuses, by name, what is outside the importer
- * as a whole: sparse initializers, training graphs. */
+ * as a whole: training graphs. */
 int onnx_model_open(struct blob *blob, const char *path,
                     struct infer_error *err, struct onnx_model *out);
 void onnx_model_close(struct onnx_model *m);
@@ -164,7 +165,8 @@ enum onnx_attr_type {
     ONNX_ATTR_FLOATS,
     ONNX_ATTR_INTS,
     ONNX_ATTR_STRINGS,
-    ONNX_ATTR_OTHER /* and everything above */
+    ONNX_ATTR_OTHER, /* and everything above but this: */
+    ONNX_ATTR_SPARSE = 11
 };
 
 struct onnx_attr {
@@ -213,6 +215,9 @@ int onnx_value_info_parse(const struct onnx_model *m, struct pb_span span,
 
 /* ---- tensors ------------------------------------------------------- */
 
+/* Name of a SparseTensorProto: that of its values (import/sparse.c). */
+int onnx_sparse_name(const struct onnx_model *m, struct pb_span span,
+                     struct infer_error *err, struct pb_span *out);
 /* Name of a TensorProto without reading the rest. */
 int onnx_tensor_name(const struct onnx_model *m, struct pb_span span,
                      struct infer_error *err, struct pb_span *out);

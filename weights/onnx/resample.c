@@ -171,7 +171,8 @@ static int resize_attributes(struct onnx_import *im, struct kern_resize *r)
     /* enum kern_resize_coord and kern_nearest_mode in order */
     static const char *const coords[] = {
         "half_pixel", "pytorch_half_pixel",   "align_corners",
-        "asymmetric", "half_pixel_symmetric", NULL};
+        "asymmetric", "half_pixel_symmetric", "tf_half_pixel_for_nn",
+        NULL};
     static const char *const nearest[] = {
         "round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL};
     int coord = 0, round = 0;
@@ -191,7 +192,8 @@ static int resize_attributes(struct onnx_import *im, struct kern_resize *r)
     onnx_flag(im, "exclude_outside", &r->exclude_outside);
     onnx_flag(im, "antialias", &r->antialias);
     onnx_ignore(im, "extrapolation_value"); /* of tf_crop_and_resize alone */
-    r->coord = (enum kern_resize_coord)coord;
+    /* the last word: see check_tables() */
+    r->coord = coord == 5 ? KERN_ASYMMETRIC : (enum kern_resize_coord)coord;
     r->nearest = (enum kern_nearest_mode)round;
     return im->rc;
 }
@@ -406,14 +408,64 @@ static void resize_defaults(union graph_attr *attr)
         attr->resize.resize.scale[i] = 1.0f;
 }
 
+static bool has_coordinates(const struct onnx_import *im, const char *word)
+{
+    const struct onnx_attr *a = onnx_attr(im, "coordinate_transformation_mode");
+
+    return a && a->type == ONNX_ATTR_STRING && pb_span_is(a->s, word);
+}
+
+/* True where the picture's size and that of the result, or the scales, are
+ * fixed. */
+static bool is_by_constants(struct onnx_import *im)
+{
+    const struct onnx_small *const *s = NULL;
+    const int i = onnx_has_input(im, 3) ? 3 : 2;
+    struct graph_type first, t;
+
+    if (onnx_has_input(im, i))
+        onnx_input_small(im, i, &s);
+    onnx_input_type(im, 0, 0, &first);
+    for (int p = 1; p < im->probes && im->rc == 0; p++) {
+        onnx_input_type(im, 0, p, &t);
+        for (int d = 1; d < t.rank; d++)
+            if (t.dim[d] != first.dim[d])
+                return false;
+    }
+    return im->rc == 0 && s && onnx_small_is_fixed(im, s);
+}
+
+/* With sizes that are free there are no tables (composed/crop_resize.c).  For
+ * scales that are integers tf_half_pixel_for_nn, rounded down, is asymmetric:
+ * (x + 0.5) / n and x / n have one floor. */
+static int check_tables(struct onnx_import *im, const struct graph_resize *r)
+{
+    bool same = r->n_sizes == 0 && r->resize.mode == KERN_NEAREST &&
+                r->resize.nearest == KERN_FLOOR_NEAREST;
+
+    for (int d = 0; d < INFER_MAX_RANK; d++)
+        same = same && r->resize.scale[d] == floorf(r->resize.scale[d]);
+    if (im->rc == 0 && !same)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "tf_half_pixel_for_nn with free sizes by other than "
+                         "whole scales, rounded down; --input-shape fixes "
+                         "them");
+    return im->rc;
+}
+
 int onnx_import_resize(struct onnx_import *im)
 {
     union graph_attr attr;
     struct graph_type t;
     int axis[INFER_MAX_RANK] = {0}, n = 0, in[2] = {-1, -1};
-    bool found = false;
+    bool found = false, tables;
 
     onnx_arity(im, 1, 4);
+    if (has_coordinates(im, "tf_crop_and_resize"))
+        return onnx_import_crop_resize(im, true);
+    tables = has_coordinates(im, "tf_half_pixel_for_nn");
+    if (tables && is_by_constants(im))
+        return onnx_import_crop_resize(im, false);
     resize_defaults(&attr);
     onnx_input_type(im, 0, 0, &t);
     resize_attributes(im, &attr.resize.resize);
@@ -425,6 +477,8 @@ int onnx_import_resize(struct onnx_import *im)
         onnx_fail(im, INFER_EFORMAT, "no scales");
     else if (im->rc == 0)
         onnx_ignore(im, "keep_aspect_ratio_policy"); /* of sizes alone */
+    if (tables)
+        check_tables(im, &attr.resize);
     onnx_input(im, 0, &in[0]);
     return onnx_emit(im, GRAPH_RESIZE, &attr, in, in[1] < 0 ? 1 : 2, 0, NULL);
 }

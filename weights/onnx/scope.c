@@ -215,10 +215,11 @@ static int add_inputs(struct onnx_import *im, struct onnx_scope *s,
 }
 
 static int add_initializers(struct onnx_import *im, struct onnx_scope *s,
-                            const struct onnx_graph *body)
+                            const struct onnx_list *list,
+                            const struct onnx_list *names, bool is_sparse)
 {
-    for (size_t i = 0; i < body->initializer.count && im->rc == 0; i++) {
-        const struct pb_span own = body->initializer_name.item[i];
+    for (size_t i = 0; i < list->count && im->rc == 0; i++) {
+        const struct pb_span own = names->item[i];
         struct pb_span name;
         int v;
 
@@ -233,7 +234,8 @@ static int add_initializers(struct onnx_import *im, struct onnx_scope *s,
                              "two tensors of a body are named '%.*s'",
                              PB_TEXT(own, 128));
         im->value[v].state = ONNX_LAZY;
-        im->value[v].tensor = body->initializer.item[i];
+        im->value[v].tensor = list->item[i];
+        im->value[v].is_sparse = is_sparse;
     }
     return im->rc;
 }
@@ -272,7 +274,9 @@ static int run(struct onnx_import *im, struct onnx_scope *s,
     int refused = 0;
 
     if (add_inputs(im, s, body, arg, n_args) < 0 ||
-        add_initializers(im, s, body) < 0)
+        add_initializers(im, s, &body->initializer, &body->initializer_name,
+                         false) < 0 ||
+        add_initializers(im, s, &body->sparse, &body->sparse_name, true) < 0)
         return im->rc;
     im->scratch = (struct onnx_arena){NULL};
     im->scope = s;

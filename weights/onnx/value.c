@@ -195,11 +195,14 @@ static int load_lazy(struct onnx_import *im, struct onnx_value *v)
 {
     if (v->state != ONNX_LAZY || im->rc < 0)
         return im->rc;
-    im->rc = im->source->load(im, v->tensor, &v->constant);
+    im->rc = v->is_sparse ? onnx_sparse_load(im, v->tensor, &v->constant)
+                          : im->source->load(im, v->tensor, &v->constant);
     if (im->rc < 0)
         return im->rc;
     v->state = ONNX_CONSTANT;
-    v->narrow = im->model ? onnx_tensor_narrow(im->model, v->tensor) : 0;
+    v->narrow = im->model && !v->is_sparse
+                    ? onnx_tensor_narrow(im->model, v->tensor)
+                    : 0;
     return 0;
 }
 

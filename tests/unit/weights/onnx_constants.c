@@ -286,6 +286,77 @@ TEST(test_second_reading)
     }
 }
 
+/* ---- sparse tensors ------------------------------------------------ */
+
+/* A 2 x 3 tensor "s" whose two elements are 5 and 7. */
+static struct pb_message sparse(int rank, const int64_t *dim,
+                                const int64_t *index)
+{
+    struct pb_message m = EMPTY;
+    struct pb_message value =
+        tensor_raw("s", ONNX_FLOAT, DIMS(2), FLOATS(5, 7), 2 * sizeof(float));
+    struct pb_message at = tensor_raw("", ONNX_INT64, rank, dim, index,
+                                      count_of(rank, dim) * sizeof *index);
+
+    pb_nested(&m, 1, &value);
+    pb_nested(&m, 2, &at);
+    pb_int(&m, 3, 2);
+    pb_int(&m, 3, 3);
+    return m;
+}
+
+static struct pb_message sum_with_sparse(struct pb_message s)
+{
+    struct pb_message m = one_node("Add", "x s", DIMS(2, 3), NULL);
+
+    pb_nested(&m, 15, &s);
+    return m;
+}
+
+/* As an initializer, by positions and by coordinates, and as a Constant. */
+TEST(test_sparse)
+{
+    static const float want[6] = {0, 1, 7, 3, 11, 5};
+    struct pb_message m, a = EMPTY, one = EMPTY, s;
+
+    m = sum_with_sparse(sparse(DIMS(2), INTS(2, 4)));
+    expect(&m, DIMS(2, 3), 6, want);
+    m = sum_with_sparse(sparse(DIMS(2, 2), INTS(0, 2, 1, 1)));
+    expect(&m, DIMS(2, 3), 6, want);
+    m = (struct pb_message)EMPTY;
+    s = sparse(DIMS(2), INTS(2, 4));
+    graph_input(&m, "x", DIMS(2, 3));
+    graph_output(&m, "y");
+    pb_text(&one, 1, "sparse_value");
+    pb_nested(&one, 22, &s);
+    pb_int(&one, 20, ONNX_ATTR_SPARSE);
+    pb_nested(&a, 5, &one);
+    graph_node(&m, "Constant", "", "c", &a);
+    graph_node(&m, "Add", "x c", "y", NULL);
+    expect(&m, DIMS(2, 3), 6, want);
+}
+
+TEST(test_sparse_refused)
+{
+    struct pb_message m, s;
+
+    m = sum_with_sparse(sparse(DIMS(2), INTS(2, 6)));
+    must_refuse(model_of(&m, 18), INFER_EFORMAT,
+                "index 1 of a sparse tensor is outside it");
+    m = sum_with_sparse(sparse(DIMS(2, 2), INTS(0, 3, 1, 1)));
+    must_refuse(model_of(&m, 18), INFER_EFORMAT,
+                "index 0 of a sparse tensor is outside it");
+    m = sum_with_sparse(sparse(DIMS(3), INTS(0, 1, 2)));
+    must_refuse(model_of(&m, 18), INFER_EFORMAT, "do not fit its 2 values");
+    s = sparse(DIMS(2), INTS(0, 1));
+    pb_int(&s, 3, INT64_C(1) << 40);
+    m = sum_with_sparse(s);
+    must_refuse(model_of(&m, 18), INFER_EUNSUPPORTED, "too large to compute");
+    m = sum_with_sparse((struct pb_message)EMPTY);
+    must_refuse(model_of(&m, 18), INFER_EFORMAT,
+                "a sparse tensor without values");
+}
+
 /* Nodes that are refused for one reason are one line. */
 TEST(test_one_refusal_a_cause)
 {
@@ -320,6 +391,8 @@ int main(void)
         cmocka_unit_test(test_fmod),
         cmocka_unit_test(test_resize_like),
         cmocka_unit_test(test_second_reading),
+        cmocka_unit_test(test_sparse),
+        cmocka_unit_test(test_sparse_refused),
         cmocka_unit_test(test_one_refusal_a_cause),
     };
 

@@ -8,6 +8,7 @@
  */
 #include <math.h>
 
+#include "kernels/base/scalar.h"
 #include "weights/onnx/composed/compose.h"
 
 struct attention {
@@ -124,6 +125,8 @@ static void add_mask(struct onnx_import *im, struct attention *a)
     compose_need_rank(im, mask, 1, 4);
     if (compose_dtype(im, mask) == INFER_BOOL)
         mask = hide(im, mask);
+    else if (scalar_is_integer(compose_dtype(im, mask)))
+        mask = compose_cast(im, INFER_F32, mask);
     lacks = a->keys - compose_dim(im, mask, -1);
     if (im->rc == 0 && (lacks < 0 || lacks > INT32_MAX))
         onnx_fail(im, INFER_EFORMAT, "a mask of more than %lld keys",

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/base/checked.h"
 #include "kernels/base/scalar.h"
 #include "weights/onnx/composed/compose.h"
 
@@ -66,18 +67,21 @@ int onnx_import_top_k(struct onnx_import *im)
 /* 1 at the first largest element of each line, else 0. */
 int onnx_import_hardmax(struct onnx_import *im)
 {
-    static const int64_t row[2] = {0, -1};
+    int64_t row[2] = {0, -1};
     union graph_attr attr;
     int x, flat, at, axis;
 
     onnx_arity(im, 1, 1);
     x = flat = compose_input(im, 0);
     axis = compose_axis(im, x, im->opset < 13 ? 1 : -1);
-    if (im->opset < 13) { /* all dimensions from the axis on are one */
-        if (axis != 1)
-            return onnx_fail(im, INFER_EUNSUPPORTED, "axis %d before opset 13",
-                             axis);
+    if (im->opset < 13) { /* a matrix: dimensions before the axis, the others */
+        for (int d = axis; d < compose_rank(im, x) && axis != 1; d++)
+            if (!checked_mul_i64(row[1] < 0 ? 1 : row[1], compose_dim(im, x, d),
+                                 &row[1]))
+                return onnx_fail(im, INFER_EFORMAT, "the input overflows");
+        row[0] = axis == 1 ? 0 : axis == 0 ? 1 : -1;
         flat = compose_reshape(im, x, 2, row);
+        axis = 1;
     }
     onnx_defaults(GRAPH_ARG_REDUCE, &attr);
     attr.axis.axis = axis;
@@ -88,7 +92,7 @@ int onnx_import_hardmax(struct onnx_import *im)
                                       compose_rank(im, flat), axis));
     at = compose_cast(im, compose_dtype(im, x), at);
     if (flat != x) {
-        int64_t dim[INFER_MAX_RANK] = {0};
+        int64_t dim[INFER_MAX_RANK] = {row[0] == 0 ? 0 : -1};
 
         for (int d = 1; d < compose_rank(im, x); d++)
             dim[d] = compose_dim(im, x, d);

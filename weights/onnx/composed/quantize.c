@@ -410,20 +410,30 @@ static int multiply(struct onnx_import *im, int a, int b, const void *context)
 int onnx_import_matmul_integer(struct onnx_import *im)
 {
     int64_t most;
-    int a, b;
+    int a, b, y;
+    bool row, column;
 
     onnx_arity(im, 2, 4);
     a = compose_input(im, 0);
     b = compose_input(im, 1);
-    compose_need_rank(im, a, 2, INFER_MAX_RANK);
-    compose_need_rank(im, b, 2, INFER_MAX_RANK);
+    compose_need_rank(im, a, 1, INFER_MAX_RANK);
+    compose_need_rank(im, b, 1, INFER_MAX_RANK);
+    row = compose_rank(im, a) == 1;
+    column = compose_rank(im, b) == 1;
+    if (row)
+        a = compose_unsqueeze(im, a, 0);
+    if (column)
+        b = compose_unsqueeze(im, b, 1);
     most = exact_terms(im, a, b);
     a = compose_centred(im, a, zero_of_rows(im, 2));
     b = compose_centred(im, b, compose_input(im, 3));
-    return compose_output(im, 0,
-                          sum_of_pieces(im, a, compose_rank(im, a) - 1, b,
-                                        compose_rank(im, b) - 2, most, multiply,
-                                        NULL));
+    y = sum_of_pieces(im, a, compose_rank(im, a) - 1, b,
+                      compose_rank(im, b) - 2, most, multiply, NULL);
+    if (column)
+        y = compose_squeeze(im, y, -1);
+    if (row)
+        y = compose_squeeze(im, y, column ? -1 : -2);
+    return compose_output(im, 0, y);
 }
 
 /* Scales of inputs 1 and 4 over that of input 6. */

@@ -34,15 +34,13 @@ static int check_versions(struct onnx_import *im)
 
 /* ---- the graph as a source ----------------------------------------- */
 
-static int file_constants(struct onnx_import *im)
+static int add_constants(struct onnx_import *im, const struct onnx_list *list,
+                         const struct onnx_list *names, bool is_sparse)
 {
-    const struct onnx_list *list = &im->model->graph.initializer;
-    struct pb_span name;
-    size_t i;
-    int v;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct pb_span name = names->item[i];
+        int v;
 
-    for (i = 0; i < list->count; i++) {
-        name = im->model->graph.initializer_name.item[i];
         if (name.bytes == 0)
             onnx_fail(im, INFER_EFORMAT, "initializer %zu has no name", i);
         if (im->rc < 0 || onnx_value_get(im, name, &v) < 0)
@@ -53,8 +51,18 @@ static int file_constants(struct onnx_import *im)
                              PB_TEXT(name, 128));
         im->value[v].state = ONNX_LAZY;
         im->value[v].tensor = list->item[i];
+        im->value[v].is_sparse = is_sparse;
     }
     return 0;
+}
+
+static int file_constants(struct onnx_import *im)
+{
+    const struct onnx_graph *g = &im->model->graph;
+
+    if (add_constants(im, &g->initializer, &g->initializer_name, false) < 0)
+        return im->rc;
+    return add_constants(im, &g->sparse, &g->sparse_name, true);
 }
 
 static int file_load(struct onnx_import *im, struct pb_span tensor,

@@ -106,6 +106,67 @@ TEST(test_non_zero)
     assert_memory_equal(r.integers, want, sizeof want);
 }
 
+/* The distinct elements, ascending and as they come; where each is first, the
+ * place of every element among them, how often each is there. */
+TEST(test_unique)
+{
+    static const float x[N] = {3, -1, 3, 2, -1, 3};
+    static const struct {
+        int64_t sorted;
+        const char *outputs;
+        int64_t want[N];
+        bool counted;
+    } cases[] = {
+        {1, "v y", {1, 3, 0, -1, -1, -1}, true},
+        {1, "v - y", {2, 0, 2, 1, 0, 2}, false},
+        {1, "v - - y", {2, 1, 3, -1, -1, -1}, true},
+        {0, "v y", {0, 1, 3, -1, -1, -1}, true},
+        {0, "v - y", {0, 1, 0, 2, 1, 0}, false},
+        {0, "v - - y", {3, 2, 1, -1, -1, -1}, true},
+    };
+    struct pb_message m = EMPTY;
+    struct result r;
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct pb_message a = EMPTY;
+
+        m = (struct pb_message)EMPTY;
+        graph_input(&m, "x", DIMS(N));
+        graph_output(&m, "y");
+        attr_int(&a, "sorted", cases[i].sorted);
+        graph_node(&m, "Unique", "x", cases[i].outputs, &a);
+        r = run(&m, 13, x, cases[i].counted);
+        if (cases[i].counted)
+            assert_int_equal(r.count, 3);
+        assert_memory_equal(r.integers, cases[i].want, sizeof cases[i].want);
+    }
+    m = (struct pb_message)EMPTY;
+    graph_input(&m, "x", DIMS(N));
+    graph_output(&m, "y");
+    graph_node(&m, "Unique", "x", "y", NULL);
+    r = run(&m, 13, x, true);
+    assert_int_equal(r.count, 3);
+    assert_floats(&r, FLOATS(-1, 2, 3, 0, 0, 0), N);
+}
+
+/* Rows of 2 in lexicographic order. */
+TEST(test_unique_rows)
+{
+    static const float x[N] = {2, 1, 1, 9, 2, 1};
+    struct pb_message m = EMPTY, a = EMPTY;
+    struct result r;
+
+    graph_input(&m, "x", DIMS(N));
+    graph_output(&m, "y");
+    graph_ints(&m, "shape", DIMS(2), INTS(3, 2));
+    graph_node(&m, "Reshape", "x shape", "rows", NULL);
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Unique", "rows", "y", &a);
+    r = run(&m, 13, x, true);
+    assert_int_equal(r.count, 2);
+    assert_floats(&r, FLOATS(1, 9, 2, 1, 0, 0), N);
+}
+
 TEST(test_picked)
 {
     static const struct {
@@ -317,7 +378,8 @@ int main(void)
         cmocka_unit_test(test_top_k_indices), cmocka_unit_test(test_filled),
         cmocka_unit_test(test_slice),         cmocka_unit_test(test_joined),
         cmocka_unit_test(test_scatter),       cmocka_unit_test(test_padded),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_unique),
+        cmocka_unit_test(test_unique_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
