@@ -6,9 +6,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
+#include "tools/cli.h"
 #include "weights/weights.h"
 
 #define MAX_BYTES  ((uint64_t)16 << 20)
@@ -117,4 +119,50 @@ int labels_read(const char *path, struct infer_error *err, struct labels *out)
     }
     *out = labels;
     return INFER_OK;
+}
+
+/* ---- names --------------------------------------------------------- */
+
+/* Letters without regard to case, "_" for " ". */
+static bool same_word(const char *a, const char *b, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        const char x = a[i] == '_' ? ' ' : a[i];
+        const char y = b[i] == '_' ? ' ' : b[i];
+
+        if (strncasecmp(&x, &y, 1) != 0)
+            return false;
+    }
+    return a[length] == '\0';
+}
+
+/* The whole label, or one of its synonyms between commas. */
+static bool is_label(const char *name, const char *label)
+{
+    const size_t length = strlen(name);
+
+    for (const char *word = label; word != NULL;) {
+        const char *comma = strchr(word, ',');
+        const size_t n = comma ? (size_t)(comma - word) : strlen(word);
+
+        if (n == length && same_word(name, word, n))
+            return true;
+        word = comma ? comma + 1 + strspn(comma + 1, " ") : NULL;
+    }
+    return strlen(label) == length && same_word(name, label, length);
+}
+
+int64_t labels_class(const char *name,
+                     const char *(*label)(const void *user, int i),
+                     const void *user, int n)
+{
+    int64_t number;
+
+    for (int i = 0; i < n; i++)
+        if (strcmp(label(user, i), name) == 0)
+            return i;
+    for (int i = 0; i < n; i++)
+        if (is_label(name, label(user, i)))
+            return i;
+    return cli_int(name, 0, INT32_MAX, &number) ? number : -1;
 }

@@ -15,4 +15,12 @@ struct labels {
 int labels_read(const char *path, struct infer_error *err, struct labels *out);
 void labels_clear(struct labels *labels);
 
+/* The class that a name stands for: of n labels that label(user, i) gives the
+ * one that is the name, before the first that is it but for case and "_" for
+ * " ", or that has it as a synonym between commas ("tench, Tinca"); else the
+ * number that the name is.  -1: none. */
+int64_t labels_class(const char *name,
+                     const char *(*label)(const void *user, int i),
+                     const void *user, int n);
+
 #endif

@@ -24,6 +24,7 @@ void samples_clear(struct samples *s)
     for (int i = 0; i < s->n * s->n_inputs; i++)
         free(s->in[i].data);
     free(s->in);
+    free(s->class);
     memset(s, 0, sizeof *s);
 }
 
@@ -84,6 +85,25 @@ static int check_picture_input(const struct graph *g, const char *source,
                      source);
 }
 
+/* Classes of the samples that are taken of the list. */
+static int take_classes(const struct graph *g, const struct tool_list *list,
+                        struct infer_error *err, struct samples *out)
+{
+    int64_t *all = calloc(list->count + 1, sizeof *all);
+
+    if (all == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    if (samples_classes_of(g, list, all)) {
+        for (int i = 0; i < out->n; i++)
+            all[i] = all[pick(i, out->n, (int64_t)list->count)];
+        out->class = all;
+        out->rows = 1;
+        return INFER_OK;
+    }
+    free(all);
+    return INFER_OK;
+}
+
 static int read_pictures(const char *path, int most, const struct graph *g,
                          struct infer_error *err, struct samples *out)
 {
@@ -106,6 +126,8 @@ static int read_pictures(const char *path, int most, const struct graph *g,
     n = list.count < (size_t)most ? (int)list.count : most;
     if (rc == INFER_OK)
         rc = allocate(out, n, 1, err);
+    if (rc == INFER_OK)
+        rc = take_classes(g, &list, err, out);
     for (int i = 0; rc == INFER_OK && i < n; i++)
         rc = read_picture(model, list.path[pick(i, n, (int64_t)list.count)],
                           &out->in[i], err);
@@ -116,16 +138,23 @@ static int read_pictures(const char *path, int most, const struct graph *g,
 
 /* ---- arrays -------------------------------------------------------- */
 
+/* The name of the array of classes. */
+#define LABELS "labels"
+
 /* The array for an input: of its name, or the only one for the only input. */
 static const struct constant *find_array(const struct graph *g, int input,
                                          const struct weights_dict *dict)
 {
     const struct constant *c =
         weights_dict_find(dict, g->value[g->input[input]].name);
+    const struct constant *labels = weights_dict_find(dict, LABELS);
+    const size_t others = dict->count - (labels != NULL);
 
-    return c == NULL && g->n_inputs == 1 && dict->count == 1
-               ? dict->entry[0].value
-               : c;
+    for (size_t i = 0;
+         c == NULL && g->n_inputs == 1 && others == 1 && i < dict->count; i++)
+        if (dict->entry[i].value != labels)
+            c = dict->entry[i].value;
+    return c;
 }
 
 /* How many batches the array holds for input v, or an error. */
@@ -181,6 +210,34 @@ static int take_batch(const struct graph_value *v, const struct constant *c,
     return INFER_OK;
 }
 
+/* Classes of the n samples of `count` in the file, if it has them. */
+static int take_labels(const struct graph *g, const struct weights_dict *dict,
+                       int64_t count, struct infer_error *err,
+                       struct samples *out)
+{
+    const struct graph_value *v = &g->value[g->input[0]];
+    const struct constant *c = weights_dict_find(dict, LABELS);
+    const int64_t rows = v->rank > 0 && v->dim[0] > 0 ? v->dim[0] : 1;
+
+    if (c == NULL || find_array(g, 0, dict) == c)
+        return INFER_OK;
+    if (!scalar_is_integer(c->dtype) || constant_count(c) < count * rows)
+        return error_set(err, INFER_EARGUMENT,
+                         "array '" LABELS "': %lld %s for %lld images "
+                         "(expected: one integer each)",
+                         (long long)constant_count(c),
+                         infer_dtype_name(c->dtype), (long long)(count * rows));
+    out->class = calloc((size_t)(out->n * rows) + 1, sizeof *out->class);
+    if (out->class == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    out->rows = (int)rows;
+    for (int s = 0; s < out->n; s++)
+        for (int64_t r = 0; r < rows; r++)
+            out->class[s * rows + r] = scalar_load_i64(
+                c->dtype, c->data, pick(s, out->n, count) * rows + r);
+    return INFER_OK;
+}
+
 static int take_arrays(const struct graph *g, const struct weights_dict *dict,
                        int most, struct infer_error *err, struct samples *out)
 {
@@ -201,6 +258,8 @@ static int take_arrays(const struct graph *g, const struct weights_dict *dict,
     }
     n = count < most ? (int)count : most;
     rc = allocate(out, n, g->n_inputs, err);
+    if (rc == INFER_OK)
+        rc = take_labels(g, dict, count, err, out);
     for (int s = 0; s < n; s++)
         for (int i = 0; rc == INFER_OK && i < g->n_inputs; i++)
             rc = take_batch(&g->value[g->input[i]], find_array(g, i, dict),

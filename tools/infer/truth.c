@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "kernels/base/error.h"
 #include "tools/infer/evaluate.h"
+#include "tools/labels.h"
 
 /* ---- names --------------------------------------------------------- */
 
@@ -20,49 +20,14 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Letters without regard to case, "_" for " ". */
-static bool same_word(const char *a, const char *b, size_t length)
+static const char *label_at(const void *user, int i)
 {
-    for (size_t i = 0; i < length; i++) {
-        const char x = a[i] == '_' ? ' ' : a[i];
-        const char y = b[i] == '_' ? ' ' : b[i];
-
-        if (strncasecmp(&x, &y, 1) != 0)
-            return false;
-    }
-    return a[length] == '\0';
+    return tool_label(user, i);
 }
 
-/* The whole label, or one of its synonyms between commas ("tench, Tinca"). */
-static bool is_label(const char *name, const char *label)
-{
-    const size_t length = strlen(name);
-
-    for (const char *word = label; word != NULL;) {
-        const char *comma = strchr(word, ',');
-        const size_t n = comma ? (size_t)(comma - word) : strlen(word);
-
-        if (n == length && same_word(name, word, n))
-            return true;
-        word = comma ? comma + 1 + strspn(comma + 1, " ") : NULL;
-    }
-    return strlen(label) == length && same_word(name, label, length);
-}
-
-/* The class that a name stands for: the label itself before its synonyms, of
- * several equal ones the first; else a number.  -1: none. */
 static int64_t class_of(const struct tool_run *run, const char *name)
 {
-    const int labels = tool_label_count(run);
-    int64_t number;
-
-    for (int i = 0; i < labels; i++)
-        if (strcmp(tool_label(run, i), name) == 0)
-            return i;
-    for (int i = 0; i < labels; i++)
-        if (is_label(name, tool_label(run, i)))
-            return i;
-    return cli_int(name, 0, INT32_MAX, &number) ? number : -1;
+    return labels_class(name, label_at, run, tool_label_count(run));
 }
 
 /* ---- folders ------------------------------------------------------- */

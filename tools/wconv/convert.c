@@ -105,7 +105,8 @@ static int set_dtype(struct cli *cli, const struct cli_option *o,
 
 /* Each in the order of its enumeration. */
 static const char *const bits[] = {"none", "int8", "fp8", NULL};
-static const char *const methods[] = {"max", "percentile", "mse", NULL};
+static const char *const methods[] = {"max", "percentile", "mse", "entropy",
+                                      NULL};
 static const char *const layouts[] = {"auto", "nchw", "nhwc", NULL};
 static const char *const orders[] = {"auto", "hwc", "chw", NULL};
 static const char *const colors[] = {"rgb", "bgr", "gray", NULL};
@@ -147,10 +148,21 @@ static const struct cli_option options[] = {
      "samples that tell the ranges: pictures or arrays, at most N (128)",
      TO(calibrate)},
     {"calib", 0, CLI_WORD, "METHOD",
-     "ranges by max, percentile (99.99) or mse (mse)", TO(calib),
+     "ranges by max, percentile (99.99), mse or entropy (mse)", TO(calib),
      GIVEN(calib_given), .words = methods},
     {"keep-float", 0, CLI_TEXT, "LAYER,...",
      "layers that are not quantised; * and ? match", TO(keep_float)},
+    {"equalize", 0, CLI_FLAG, NULL,
+     "equalise the channels of tensors between layers first", TO(equalize)},
+    {"evaluate", 0, CLI_TEXT, "FOLDER|FILE.npz[:N]",
+     "samples to judge accuracy by, with labels or without (--calibrate's)",
+     TO(evaluate)},
+    {"min-sqnr", 0, CLI_AMOUNT, "DB",
+     "keep layers in floats until the outputs are this far over their error",
+     TO(min_sqnr)},
+    {"max-drop", 0, CLI_AMOUNT, "POINTS",
+     "keep layers in floats until at most this much accuracy is lost",
+     TO(max_drop)},
     {"agreement", 0, CLI_AMOUNT, "PERCENT",
      "least share of equal top classes for --verify (90)", TO(agreement)},
     {"multiplier", 0, CLI_TEXT, "FILE|NAME|none",
@@ -218,6 +230,7 @@ static void request_init(struct wconv_request *r)
     r->rtol = 1e-4;
     r->calib = QUANTIZE_MSE;
     r->agreement = 90;
+    r->min_sqnr = r->max_drop = -1;
     wconv_preprocess_init(&r->preprocess);
 }
 
@@ -580,6 +593,10 @@ static bool check_quantize(struct cli *cli, const struct wconv_request *r)
     else if (!r->quantize &&
              (r->calibrate != NULL || r->calib_given || r->keep_float != NULL))
         fault = "--calibrate, --calib and --keep-float go with --quantize";
+    else if (!r->quantize && (r->evaluate != NULL || r->equalize ||
+                              r->min_sqnr >= 0 || r->max_drop >= 0))
+        fault = "--evaluate, --equalize, --min-sqnr and --max-drop go with "
+                "--quantize";
     else if (r->quantize && r->dtype != INFER_NONE && r->dtype != INFER_F32)
         fault = "--quantize goes with --dtype=fp32 alone";
     else if (r->quantize && (r->passes.keep_training || r->passes.keep_bn))

@@ -7,6 +7,7 @@
 #include "tools/emit/emit.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
+#include "weights/quantize/equalize.h"
 #include "weights/quantize/quantize.h"
 #include "weights/weights.h"
 
@@ -55,6 +56,10 @@ struct wconv_request {
     bool calib_given;
     const char *keep_float; /* layers that stay; NULL: none */
     double agreement;       /* least per cent of equal top classes */
+    const char *evaluate;   /* samples to judge by; NULL: those of calibrate */
+    double min_sqnr;        /* least dB of the outputs; < 0: any */
+    double max_drop;        /* most points of accuracy lost; < 0: any */
+    bool equalize;          /* channels between layers, first */
     const char *multiplier; /* to store; "none"; NULL: as the file has it */
     const char *multiplier_exact; /* layers that do without; NULL: none */
 };
@@ -118,20 +123,35 @@ int wconv_verify(const struct graph *converted, const struct graph *original,
 
 /* ---- quantize.c ---------------------------------------------------- */
 
+/* A quantised network beside the one in floats. */
+struct wconv_verdict_quantized {
+    double sqnr;     /* dB of the network's outputs, of the worst of them */
+    int agree, rows; /* images with the same top class, of how many */
+    /* Right top classes in floats and quantised, of how many. */
+    int right[2], labelled;
+};
+
 /* What --quantize did and what it costs. */
 struct wconv_quantized {
     struct quantizer *quantizer;
-    enum infer_dtype dtype; /* INFER_I8 or INFER_F8E4M3 */
-    struct graph *before;   /* the float network; holds the layers' names */
+    struct equalizer *equalizer; /* NULL: not equalised */
+    enum infer_dtype dtype;      /* INFER_I8 or INFER_F8E4M3 */
+    /* The float network, which holds the layers' names, and that before its
+     * channels were equalised, or NULL. */
+    struct graph *before, *unequalised;
     const struct quantize_layer *layer;
     double *sqnr; /* dB at the output of each layer */
+    /* dB of the outputs with this layer alone quantised; NaN: not measured */
+    double *alone;
     int n_layers, samples;
-    double output_sqnr; /* dB at the network's first output */
-    int agree, rows;    /* samples with the same top class, of how many */
+    const struct equalize_pair *pair;
+    int n_pairs;
+    struct wconv_verdict_quantized verdict;
 };
 /* Quantises the graph, whose passes have run, with the samples of the request.
- * EMISMATCH: with --verify, the top class differs too often.  The caller clears
- * *out, which starts zeroed, in any case. */
+ * EMISMATCH: with --verify, the top class differs too often; --min-sqnr or
+ * --max-drop cannot be kept.  The caller clears *out, which starts zeroed, in
+ * any case. */
 int wconv_quantize(struct graph *g, const struct wconv_request *request,
                    struct cli *cli, struct wconv_quantized *out,
                    struct infer_error *err);

@@ -111,6 +111,7 @@ static int find_layers(struct quantizer *q, struct infer_error *err)
         l->why = refusal(g, n);
         if (meets(q->options.keep_float, l->name, &met) && !l->why)
             l->why = "asked for";
+        q->fixed[q->n_layers] = l->why != NULL;
         q->node[q->n_layers++] = i;
     }
     return check_patterns(q, met, err);
@@ -171,6 +172,16 @@ static void join_inputs(struct quantizer *q, const struct graph_node *n)
     }
 }
 
+/* The residual of a layer if it is computed, or -1. */
+static int residual_of(const struct graph *g, const struct graph_node *n)
+{
+    const int at = graph_op_info(n->op)->max_in;
+
+    return n->n_in > at && n->in[at] >= 0 && !g->value[n->in[at]].data
+               ? n->in[at]
+               : -1;
+}
+
 /* Inputs and residuals of the layers; then, against the order of the graph,
  * what these are made of without arithmetic. */
 static void find_tensors(struct quantizer *q)
@@ -179,18 +190,59 @@ static void find_tensors(struct quantizer *q)
 
     for (int i = 0; i < q->n_layers; i++) {
         const struct graph_node *n = &g->node[q->node[i]];
-        const int residual = graph_op_info(n->op)->max_in;
+        const int residual = residual_of(g, n);
 
         if (q->layer[i].why)
             continue;
         add_tensor(q, n->in[0]);
-        if (n->n_in > residual && n->in[residual] >= 0 &&
-            !g->value[n->in[residual]].data)
-            add_tensor(q, n->in[residual]);
+        if (residual >= 0)
+            add_tensor(q, residual);
     }
     for (int i = g->n_nodes - 1; i >= 0; i--)
         if (g->node[i].op != GRAPH_NONE && moves_elements(&g->node[i]))
             join_inputs(q, &g->node[i]);
+}
+
+/* Inputs of a node that moves elements are wanted where an output is. */
+static void want_inputs(const struct quantizer *q, const struct graph_node *n,
+                        bool *wanted)
+{
+    const int inputs = n->op == GRAPH_CONCAT ? n->n_in : 1;
+
+    for (int k = 0; k < n->n_out; k++) {
+        const int t = n->out[k] < 0 ? -1 : q->tensor_of[n->out[k]];
+
+        for (int i = 0; t >= 0 && wanted[t] && i < inputs; i++)
+            if (n->in[i] >= 0 && q->tensor_of[n->in[i]] >= 0)
+                wanted[q->tensor_of[n->in[i]]] = true;
+    }
+}
+
+void quantizer_mark_wanted(const struct quantizer *q, bool *wanted)
+{
+    const struct graph *g = q->g;
+
+    for (int t = 0; t < q->n_tensors; t++)
+        wanted[t] = false;
+    for (int i = 0; i < q->n_layers; i++) {
+        const struct graph_node *n = &g->node[q->node[i]];
+        const int residual = residual_of(g, n);
+
+        if (q->layer[i].why)
+            continue;
+        wanted[q->tensor_of[n->in[0]]] = true;
+        if (residual >= 0)
+            wanted[q->tensor_of[residual]] = true;
+    }
+    for (int i = g->n_nodes - 1; i >= 0; i--)
+        if (g->node[i].op != GRAPH_NONE && moves_elements(&g->node[i]))
+            want_inputs(q, &g->node[i], wanted);
+}
+
+void quantizer_keep(struct quantizer *q, int i, const char *why)
+{
+    if (!q->fixed[i])
+        q->layer[i].why = why;
 }
 
 /* ---- open and close ------------------------------------------------ */
@@ -202,12 +254,13 @@ static int allocate(struct quantizer *q, struct infer_error *err)
 
     q->layer = calloc(nodes, sizeof *q->layer);
     q->node = calloc(nodes, sizeof *q->node);
+    q->fixed = calloc(nodes, sizeof *q->fixed);
     q->value = calloc(values, sizeof *q->value);
     q->group = calloc(values, sizeof *q->group);
     q->range = calloc(values, sizeof *q->range);
     q->tensor_of = calloc(values, sizeof *q->tensor_of);
-    if (!q->layer || !q->node || !q->value || !q->group || !q->range ||
-        !q->tensor_of)
+    if (!q->layer || !q->node || !q->fixed || !q->value || !q->group ||
+        !q->range || !q->tensor_of)
         return error_set(err, INFER_EMEMORY, "out of memory");
     for (size_t v = 0; v < values; v++)
         q->tensor_of[v] = -1;
@@ -246,6 +299,7 @@ void quantizer_close(struct quantizer *q)
         range_clear(&q->range[t]);
     free(q->layer);
     free(q->node);
+    free(q->fixed);
     free(q->value);
     free(q->group);
     free(q->range);
@@ -283,11 +337,9 @@ int quantizer_observe(struct quantizer *q, int i, const float *data, int rank,
     return rc;
 }
 
-int quantizer_next(struct quantizer *q)
+/* Gives all tensors of a group the limits of all. */
+static void join_limits(struct quantizer *q)
 {
-    if (q->round++ > 0 || q->options.method == QUANTIZE_MAX)
-        return 0;
-    /* Magnitudes of a group are counted in bins of one width. */
     for (int pass = 0; pass < 2; pass++)
         for (int t = 0; t < q->n_tensors; t++) {
             const int first = quantizer_group(q, t);
@@ -295,5 +347,21 @@ int quantizer_next(struct quantizer *q)
             range_join(&q->range[pass ? t : first],
                        &q->range[pass ? first : t]);
         }
-    return 1;
+}
+
+/* Gathers the magnitudes of each group in its first tensor. */
+static void join_counts(struct quantizer *q)
+{
+    for (int t = 0; t < q->n_tensors; t++)
+        if (quantizer_group(q, t) != t)
+            range_add_counts(&q->range[quantizer_group(q, t)], &q->range[t]);
+}
+
+int quantizer_next(struct quantizer *q)
+{
+    if (q->round == 0)
+        join_limits(q); /* magnitudes of a group are counted alike */
+    else
+        join_counts(q);
+    return q->round++ == 0 && q->options.method != QUANTIZE_MAX;
 }

@@ -24,7 +24,10 @@
 enum quantize_method {
     QUANTIZE_MAX,        /* the largest magnitude */
     QUANTIZE_PERCENTILE, /* covers 99.99 % of the elements */
-    QUANTIZE_MSE /* least mean squared error of the quantised elements */
+    QUANTIZE_MSE, /* least mean squared error of the quantised elements */
+    /* Least Kullback-Leibler divergence of the quantised distribution from that
+     * of the elements (S. Migacz, 8-bit Inference with TensorRT, GTC 2017). */
+    QUANTIZE_ENTROPY
 };
 
 struct quantize_options {
@@ -66,8 +69,14 @@ int quantizer_observe(struct quantizer *q, int i, const float *data, int rank,
 /* Ends a round over the samples: 1: another is needed; 0: none. */
 int quantizer_next(struct quantizer *q);
 
+/* Chooses whether layer i (of quantizer_layers()) stays in floats: the reason,
+ * which lives as long as q, or NULL to quantise it.  A layer that cannot be
+ * quantised, or was named in keep_float, keeps its own reason. */
+void quantizer_keep(struct quantizer *q, int i, const char *why);
+
 /* Quantises g, which must be the graph that was opened or a copy of it.  Leaves
- * it compact and valid. EUNSUPPORTED: no layer can be quantised. */
+ * it compact and valid.  May be called again, for another copy and after other
+ * choices of quantizer_keep(). EUNSUPPORTED: no layer can be quantised. */
 int quantizer_apply(struct quantizer *q, struct graph *g,
                     struct infer_error *err);
 

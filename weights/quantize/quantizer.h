@@ -10,7 +10,8 @@ struct quantizer {
     const struct graph *g;
     struct quantize_options options;
     struct quantize_layer *layer;
-    int *node; /* of each layer */
+    int *node;   /* of each layer */
+    bool *fixed; /* of each layer: its `why` is not the caller's choice */
     int n_layers;
     /* The tensors that layers read: their values, their ranges, and a tensor
      * of the same group, all of which have one scale. */
@@ -24,5 +25,9 @@ struct quantizer {
 
 /* The tensor that stands for the group of tensor t. */
 int quantizer_group(const struct quantizer *q, int t);
+
+/* Sets wanted[t] of each tensor that a layer to be quantised reads, and of
+ * those that it is made of without arithmetic. */
+void quantizer_mark_wanted(const struct quantizer *q, bool *wanted);
 
 #endif

@@ -14,6 +14,7 @@
 void range_clear(struct range *r)
 {
     free(r->sum);
+    free(r->peak);
     free(r->bin);
     memset(r, 0, sizeof *r);
 }
@@ -36,7 +37,8 @@ static int need_sums(struct range *r, int64_t channels, struct infer_error *err)
 {
     if (r->count == 0 && !r->sum) {
         r->sum = calloc((size_t)channels + 1, sizeof *r->sum);
-        if (!r->sum)
+        r->peak = calloc((size_t)channels + 1, sizeof *r->peak);
+        if (!r->sum || !r->peak)
             return error_set(err, INFER_EMEMORY, "out of memory");
         r->channels = channels;
     }
@@ -64,8 +66,12 @@ int range_observe(struct range *r, const float *data, int rank,
                              (long long)i, x);
         r->low = fmin(r->low, x);
         r->high = fmax(r->high, x);
-        if (r->channels > 0 && inner > 0)
-            r->sum[i / inner % channels] += x;
+        if (r->channels > 0 && inner > 0) {
+            const int64_t c = i / inner % channels;
+
+            r->sum[c] += x;
+            r->peak[c] = fmax(r->peak[c], fabs(x));
+        }
     }
     r->count += n;
     return INFER_OK;
@@ -75,6 +81,13 @@ void range_join(struct range *r, const struct range *other)
 {
     r->low = fmin(r->low, other->low);
     r->high = fmax(r->high, other->high);
+}
+
+void range_add_counts(struct range *r, const struct range *other)
+{
+    for (int b = 0; r->bin && other->bin && b < RANGE_BINS; b++)
+        r->bin[b] += other->bin[b];
+    r->zeros += other->zeros;
 }
 
 double range_mean(const struct range *r, int64_t c, int64_t channels)
@@ -104,6 +117,7 @@ int range_count(struct range *r, const float *data, int64_t n,
         /* A sample that differs from that of the first round counts at the
          * end. */
         r->bin[at < RANGE_BINS ? (int)at : RANGE_BINS - 1]++;
+        r->zeros += at == 0;
     }
     return INFER_OK;
 }
@@ -124,9 +138,7 @@ static double percentile(const struct range *r, double top)
     return top * b / RANGE_BINS;
 }
 
-/* The distance of neighbours around x where the limit becomes the largest
- * value of a type. */
-static double step_at(double x, double limit, enum infer_dtype dtype)
+double range_step(double x, double limit, enum infer_dtype dtype)
 {
     const double unit = limit / range_top(dtype);
     int exponent;
@@ -147,7 +159,7 @@ static double squared_error(const struct range *r, double top, double limit,
     for (int b = 0; b < RANGE_BINS; b++) {
         const double x = (b + 0.5) * top / RANGE_BINS;
         const double cut = x > limit ? x - limit : 0;
-        const double step = step_at(x, limit, dtype);
+        const double step = range_step(x, limit, dtype);
         /* Elements far below a step are rounded to 0, at the cost of their own
          * square. */
         const double rounding = x < step / 2 ? x * x : step * step / 12;
@@ -188,6 +200,8 @@ double range_limit(const struct range *r, enum quantize_method method,
         return percentile(r, top);
     case QUANTIZE_MSE:
         return least_error(r, top, dtype);
+    case QUANTIZE_ENTROPY:
+        return range_least_divergence(r, top, dtype);
     }
     return top;
 }

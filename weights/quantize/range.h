@@ -15,16 +15,22 @@ struct range {
      * 2), for means. */
     double *sum;
     int64_t channels;
-    /* Magnitudes in equal bins up to the largest, in the second round. */
+    double *peak; /* largest magnitude of each of these channels */
+    /* Magnitudes in equal bins up to the largest, in the second round, and how
+     * many of the first bin are 0. */
     uint64_t *bin;
+    uint64_t zeros;
 };
 
 void range_clear(struct range *r);
 /* First round.  EFORMAT: an element is no finite number. */
 int range_observe(struct range *r, const float *data, int rank,
                   const int64_t *dim, struct infer_error *err);
-/* Joins what another tensor holds, for tensors that share a scale. */
+/* Joins the limits of another tensor, for tensors that share a scale. */
 void range_join(struct range *r, const struct range *other);
+/* Adds the magnitudes that another tensor has counted, in bins of equal width.
+ */
+void range_add_counts(struct range *r, const struct range *other);
 /* Second round: counts magnitudes. */
 int range_count(struct range *r, const float *data, int64_t n,
                 struct infer_error *err);
@@ -43,7 +49,13 @@ static inline double range_top(enum infer_dtype dtype)
 /* The largest magnitude that is represented, which becomes range_top(). */
 double range_limit(const struct range *r, enum quantize_method method,
                    enum infer_dtype dtype);
+/* The limit with the least divergence; top: the largest magnitude. */
+double range_least_divergence(const struct range *r, double top,
+                              enum infer_dtype dtype);
 /* Mean of channel c; 0 where there are no such means. */
 double range_mean(const struct range *r, int64_t c, int64_t channels);
+/* The distance of neighbours around x in a type whose largest value stands for
+ * limit. */
+double range_step(double x, double limit, enum infer_dtype dtype);
 
 #endif

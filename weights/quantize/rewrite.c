@@ -19,6 +19,7 @@ struct rewrite {
     struct graph *g;
     float *scale;            /* of each tensor; 0: it stays float */
     enum infer_dtype *dtype; /* of each tensor */
+    bool *wanted;            /* of each tensor: a quantised layer needs it */
     int *dequantized; /* of each tensor: the value that its readers read */
     struct infer_error *err;
 };
@@ -83,20 +84,10 @@ static struct range *group_range(const struct rewrite *r, int t)
     return &r->q->range[quantizer_group(r->q, t)];
 }
 
-/* Joins the groups' bins and sets the scales. */
 static void set_scales(const struct rewrite *r)
 {
-    struct quantizer *q = r->q;
+    const struct quantizer *q = r->q;
 
-    for (int t = 0; t < q->n_tensors; t++) {
-        const struct range *from = &q->range[t];
-        struct range *to = group_range(r, t);
-
-        range_join(to, from);
-        for (int b = 0; from != to && from->bin && to->bin && b < RANGE_BINS;
-             b++)
-            to->bin[b] += from->bin[b];
-    }
     for (int t = 0; t < q->n_tensors; t++) {
         const struct range *range = group_range(r, t);
         const enum infer_dtype dtype = range_dtype(range, q->options.dtype);
@@ -374,8 +365,10 @@ static int judge_layers(const struct rewrite *r)
         l->high = group_range(r, t)->high;
         l->dtype = r->dtype[t];
         l->limit = (double)r->scale[t] * range_top(l->dtype);
-        if (r->scale[t] == 0)
+        if (r->scale[t] == 0) {
             l->why = "its input is 0 in every sample";
+            q->fixed[i] = true;
+        }
         n += l->why == NULL;
     }
     return n;
@@ -393,11 +386,12 @@ static int rewrite(const struct rewrite *r)
                          "no layer can be quantised%s%s",
                          q->n_layers > 0 ? ": the first is " : "",
                          q->n_layers > 0 ? q->layer[0].why : "");
+    quantizer_mark_wanted(q, r->wanted);
     for (int i = 0; rc == INFER_OK && i < q->n_layers; i++)
         if (!q->layer[i].why)
             rc = quantize_layer(r, i);
     for (int t = 0; rc == INFER_OK && t < q->n_tensors; t++)
-        if (r->scale[t] > 0)
+        if (r->wanted[t] && r->scale[t] > 0)
             rc = wrap_tensor(r, t);
     if (rc < 0)
         return rc;
@@ -418,17 +412,19 @@ int quantizer_apply(struct quantizer *q, struct graph *g,
                         .g = g,
                         .scale = calloc(n, sizeof(float)),
                         .dtype = calloc(n, sizeof(enum infer_dtype)),
+                        .wanted = calloc(n, sizeof(bool)),
                         .dequantized = calloc(n, sizeof(int)),
                         .err = err};
     int rc;
 
     for (size_t t = 0; r.dequantized && t < n; t++)
         r.dequantized[t] = -1;
-    rc = r.scale && r.dtype && r.dequantized
+    rc = r.scale && r.dtype && r.wanted && r.dequantized
              ? rewrite(&r)
              : error_set(err, INFER_EMEMORY, "out of memory");
     free(r.scale);
     free(r.dtype);
+    free(r.wanted);
     free(r.dequantized);
     return rc;
 }

@@ -218,6 +218,86 @@ TEST(pool_shares_scale)
     net_end(&net);
 }
 
+/* The limit that a method chooses for a row of 2,000 numbers, exponentially
+ * distributed with mean 0.1 (up to 0.76), and one of `far`. */
+static double limit_of(enum quantize_method method, enum infer_dtype dtype,
+                       float far)
+{
+    enum { N = 2001 };
+    const struct quantize_layer *layer;
+    struct quantize_options options;
+    struct infer_error err;
+    struct quantizer *q;
+    struct net net;
+    float row[N];
+    double limit;
+    int x = net_start(&net, 3, DIMS(-1, N));
+
+    for (int i = 0; i + 1 < N; i++)
+        row[i] = (float)(-0.1 * log(1 - i / (double)N));
+    row[N - 1] = far;
+    net_output(&net, net_dense(&net, x, 1, N));
+    quantize_options_init(&options);
+    options.method = method;
+    options.dtype = dtype;
+    assert_int_equal(open_with(&net, &options, row, DIMS(1, N), &err, &q), 0);
+    assert_int_equal(quantizer_apply(q, net.g, &err), 0);
+    assert_int_equal(quantizer_layers(q, &layer), 1);
+    limit = layer->limit;
+    quantizer_close(q);
+    net_end(&net);
+    return limit;
+}
+
+/* One element far from all others costs less than steps that are coarse for
+ * these (2.5: the same sum computed in Python); floats have fine steps there
+ * anyway. */
+TEST(entropy_cuts_outliers)
+{
+    static const enum infer_dtype dtypes[] = {INFER_I8, INFER_F8E4M3};
+
+    for (int i = 0; i < 2; i++) {
+        const double limit = limit_of(QUANTIZE_ENTROPY, dtypes[i], 20);
+
+        assert_float_equal(limit_of(QUANTIZE_MAX, dtypes[i], 20), 20, 1e-4);
+        assert_float_equal(limit, dtypes[i] == INFER_I8 ? 2.5 : 20, 1e-4);
+    }
+}
+
+/* Layers are chosen again after an application, on copies of the graph; a
+ * tensor that only layers in floats read is not quantised. */
+TEST(keep_and_apply_again)
+{
+    static const float row[4] = {1, -2, 3, 0.5f};
+    const struct quantize_layer *layer;
+    struct quantize_options options;
+    struct infer_error err;
+    struct quantizer *q;
+    struct net net;
+    int x = net_start(&net, 5, DIMS(-1, 4)), expected;
+
+    x = net_dense(&net, x, 4, 4);
+    net_output(&net, net_dense(&net, x, 4, 4));
+    quantize_options_init(&options);
+    assert_int_equal(open_with(&net, &options, row, DIMS(1, 4), &err, &q), 0);
+    assert_int_equal(quantizer_layers(q, &layer), 2);
+    for (int kept = 0; kept < 4; kept++) {
+        struct graph *copy = graph_copy(net.g);
+        int found = 0;
+
+        for (int i = 0; i < 2; i++)
+            quantizer_keep(q, i, kept >> i & 1 ? "test" : NULL);
+        expected = kept == 3 ? INFER_EUNSUPPORTED : 0;
+        assert_int_equal(quantizer_apply(q, copy, &err), expected);
+        for (int i = 0; i < copy->n_nodes; i++)
+            found += copy->node[i].op == GRAPH_QUANTIZE;
+        assert_int_equal(found, kept == 3 ? 0 : 2 - (kept > 0));
+        graph_free(copy);
+    }
+    quantizer_close(q);
+    net_end(&net);
+}
+
 TEST(refused)
 {
     static const float zeros[3] = {0, 0, 0};
@@ -255,8 +335,12 @@ TEST(refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dense_integers),  cmocka_unit_test(dense_float8),
-        cmocka_unit_test(bias_correction), cmocka_unit_test(pool_shares_scale),
+        cmocka_unit_test(dense_integers),
+        cmocka_unit_test(dense_float8),
+        cmocka_unit_test(bias_correction),
+        cmocka_unit_test(pool_shares_scale),
+        cmocka_unit_test(entropy_cuts_outliers),
+        cmocka_unit_test(keep_and_apply_again),
         cmocka_unit_test(refused),
     };
 

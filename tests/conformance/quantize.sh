@@ -1,0 +1,161 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# wconv --quantize as a user meets it: the report, budgets of accuracy, classes
+# from folders and arrays, and samples that are no good: named, and nothing
+# written.  Run by make check.
+. "${srcdir:-.}/tests/conformance/expect.sh"
+
+wconv=$here/wconv
+infer=$here/infer
+pictures=$src/samples/digits/images
+
+# quantize CODE PATTERN ARGUMENT...
+quantize() {
+    code=$1 pattern=$2
+    shift 2
+    expect "$code" "$pattern" "$wconv" "$src/samples/digits/digits.safetensors" \
+        --arch="$src/samples/digits/digits.json" "$@"
+}
+
+# refuse CODE PATTERN ARGUMENT...: nor is a file written.
+refuse() {
+    code=$1 pattern=$2
+    shift 2
+    rm -f "$dir/x"
+    quantize "$code" "$pattern" -o "$dir/x" "$@"
+    absent "$dir/x"
+}
+
+# ---- methods: each has its own limits
+for method in max percentile mse entropy; do
+    quantize 0 'top class equal in 10 of 10' -o "$dir/$method.infer" \
+        --quantize=int8 --calibrate="$pictures" --calib=$method --verify
+    quantize 0 'quantised  *4  *of 4' -o "$dir/again.infer" --quantize=int8 \
+        --calibrate="$pictures" --calib=$method
+    cmp -s "$dir/$method.infer" "$dir/again.infer" || fail "$method: two files"
+done
+cmp -s "$dir/max.infer" "$dir/entropy.infer" && fail "entropy is max"
+refuse 1 'entropy' --quantize=int8 --calibrate="$pictures" --calib=kl
+
+# ---- budgets
+quantize 0 'quantised  *4  *of 4' -o "$dir/a" --quantize=fp8 \
+    --calibrate="$pictures" --min-sqnr=5
+quantize 0 'stays float: its error.*dB with it alone' -o "$dir/b" \
+    --quantize=fp8 --calibrate="$pictures" --min-sqnr=29
+quantize 0 'stays float' -o "$dir/c" --quantize=fp8 --calibrate="$pictures" \
+    --min-sqnr=29
+cmp -s "$dir/b" "$dir/c" || fail "two searches differ"
+refuse 3 'one layer quantised.*cannot be kept' --quantize=fp8 \
+    --calibrate="$pictures" --min-sqnr=200
+quantize 0 'quantised  *4  *of 4' -o "$dir/a" --quantize=int8 \
+    --calibrate="$pictures" --max-drop=0
+quantize 0 '"alone_sqnr_db"' -o "$dir/a" --json --quantize=fp8 \
+    --calibrate="$pictures" --min-sqnr=29
+refuse 1 'go with --quantize' --min-sqnr=20
+refuse 1 'go with --quantize' --equalize
+refuse 1 'go with --quantize' --evaluate="$pictures"
+refuse 1 'min-sqnr' --quantize=int8 --calibrate="$pictures" --min-sqnr=x
+
+# ---- equalisation: nothing between the layers but pools here
+quantize 0 'quantised  *4  *of 4' -o "$dir/a" --quantize=int8 \
+    --calibrate="$pictures" --equalize
+
+# ---- classes from folders: names of labels, or numbers
+mkdir "$dir/named" "$dir/numbers" "$dir/mixed" "$dir/empty" "$dir/one" \
+    "$dir/named/seven" "$dir/named/two" "$dir/numbers/7" "$dir/numbers/2" \
+    "$dir/mixed/seven" "$dir/mixed/other"
+cp "$pictures/7.png" "$dir/named/seven"
+cp "$pictures/2.png" "$dir/named/two"
+cp "$pictures/7.png" "$dir/numbers/7"
+cp "$pictures/3.png" "$dir/numbers/2" # which is wrong
+cp "$pictures/7.png" "$dir/mixed/seven"
+cp "$pictures/2.png" "$dir/mixed/other"
+quantize 0 'right in 2 before, 2 after (.0.00 points)' -o "$dir/a" \
+    --quantize=int8 --calibrate="$pictures" --evaluate="$dir/named"
+quantize 0 'right in 1 before, 1 after' -o "$dir/a" --quantize=int8 \
+    --calibrate="$pictures" --evaluate="$dir/numbers" --max-drop=0
+quantize 0 '"right_before":.*2' -o "$dir/a" --json --quantize=int8 \
+    --calibrate="$pictures" --evaluate="$dir/named"
+quantize 0 'equal in 2 of 2 (100.0 %)$' -o "$dir/a" --quantize=int8 \
+    --calibrate="$pictures" --evaluate="$dir/mixed"
+
+# ---- samples that are no good
+refuse 1 'empty: holds no PNG or JPEG' --quantize=int8 --calibrate="$dir/empty"
+refuse 1 'empty: holds no PNG or JPEG' --quantize=int8 \
+    --calibrate="$pictures" --evaluate="$dir/empty"
+refuse 2 'nowhere' --quantize=int8 --calibrate="$dir/nowhere"
+refuse 1 '0 samples' --quantize=int8 --calibrate="$pictures:0"
+cp "$pictures/4.png" "$dir/one"
+quantize 0 '1 sample$' -o "$dir/a" --quantize=int8 --calibrate="$dir/one"
+quantize 0 '1 sample$' -o "$dir/a" --quantize=fp8 --calibrate="$dir/one" \
+    --calib=entropy
+head -c 100 "$pictures/5.png" >"$dir/one/5.png"
+refuse 2 '5.png' --quantize=int8 --calibrate="$dir/one"
+
+# ---- arrays, as Python's standard library writes them
+if command -v python3 >/dev/null; then
+    python3 - "$dir" <<'PYTHON'
+import struct
+import sys
+import zipfile
+
+
+def npy(kind, shape, data):
+    text = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (
+        kind, tuple(shape))
+    text = text.ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + \
+        text.encode() + data
+
+
+def save(name, **arrays):
+    with zipfile.ZipFile(f"{sys.argv[1]}/{name}.npz", "w") as z:
+        for key, value in arrays.items():
+            z.writestr(key + ".npy", value)
+
+
+def images(values, kind="<f4", shape=(28, 28)):
+    n = shape[0] * shape[1]
+    code = {"<f4": "f", "<f8": "d"}[kind]
+    return npy(kind, (len(values), 1) + shape, b"".join(
+        struct.pack(f"<{n}{code}", *([v] * n)) for v in values))
+
+
+save("good", image=images([0.2, 0.9]), labels=npy("<i8", (2,),
+                                                  struct.pack("<2q", 1, 1)))
+save("nan", image=images([0.2, float("nan")]))
+save("inf", image=images([0.2, float("inf")]))
+save("zero", image=images([0, 0]))
+save("none", image=images([]))
+save("shape", image=images([0.5], shape=(28, 27)))
+save("name", picture=images([0.5]), other=images([0.5]))
+save("few", image=images([0.2, 0.9]), labels=npy("<i8", (1,),
+                                                 struct.pack("<q", 1)))
+save("real", image=images([0.2, 0.9]), labels=npy("<f4", (2,),
+                                                  struct.pack("<2f", 1, 1)))
+save("class", image=images([0.2, 0.9]), labels=npy("<i8", (2,),
+                                                   struct.pack("<2q", 1, 10)))
+PYTHON
+    quantize 0 'right in . before' -o "$dir/a" --quantize=int8 \
+        --calibrate="$dir/good.npz"
+    refuse 2 'sample 2: .*element 0 is nan' --quantize=int8 \
+        --calibrate="$dir/nan.npz"
+    refuse 2 'sample 2: .*element 0 is inf' --quantize=fp8 \
+        --calibrate="$dir/inf.npz"
+    refuse 2 'sample 2: .*is nan' --quantize=int8 --calibrate="$dir/nan.npz" \
+        --equalize
+    quantize 0 'conv1 .*0 in every sample' -o "$dir/a" --quantize=int8 \
+        --calibrate="$dir/zero.npz"
+    refuse 1 'holds no sample' --quantize=int8 --calibrate="$dir/none.npz"
+    refuse 1 '27 entries' --quantize=int8 --calibrate="$dir/shape.npz"
+    refuse 1 "no array for input 'image'" --quantize=int8 \
+        --calibrate="$dir/name.npz"
+    refuse 1 "'labels': 1 I64 for 2 images" --quantize=int8 \
+        --calibrate="$dir/few.npz"
+    refuse 1 "'labels': 2 F32 for 2 images" --quantize=int8 \
+        --calibrate="$dir/real.npz"
+    refuse 1 'class 10.*10 classes' --quantize=int8 \
+        --calibrate="$dir/class.npz"
+fi
+
+report

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What quantisation costs: the ratio of signal to noise, the top class, and
+ * right classes where they are known. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "tools/array.h"
+#include "tools/wconv/quantize.h"
+
+struct noise {
+    double signal, noise;
+};
+
+static double decibels(const struct noise *n)
+{
+    return n->noise > 0      ? 10 * log10(n->signal / n->noise)
+           : isnan(n->noise) ? NAN
+                             : INFINITY;
+}
+
+static void add_noise(const struct infer_array *a, const struct infer_array *b,
+                      struct noise *sum)
+{
+    for (int64_t i = 0; i < array_count(a); i++) {
+        const double x = scalar_load(a->dtype, a->data, i);
+        const double d = x - scalar_load(b->dtype, b->data, i);
+
+        sum->signal += x * x;
+        sum->noise += d * d;
+    }
+}
+
+static int64_t top_of(const struct infer_array *a, int64_t row)
+{
+    const int64_t columns = a->dim[1];
+    int64_t best = 0;
+
+    for (int64_t c = 1; c < columns; c++)
+        if (scalar_load(a->dtype, a->data, row * columns + c) >
+            scalar_load(a->dtype, a->data, row * columns + best))
+            best = c;
+    return best;
+}
+
+/* Compares the top classes of one sample; class: the right ones, or NULL. */
+static void add_classes(const struct infer_array *a,
+                        const struct infer_array *b, const int64_t *class,
+                        struct wconv_verdict_quantized *v)
+{
+    if (a->rank != 2 || a->dim[1] < 2)
+        return;
+    for (int64_t r = 0; r < a->dim[0]; r++) {
+        const int64_t x = top_of(a, r), y = top_of(b, r);
+
+        v->rows++;
+        v->agree += x == y;
+        v->labelled += class != NULL;
+        v->right[0] += class != NULL && class[r] == x;
+        v->right[1] += class != NULL && class[r] == y;
+    }
+}
+
+struct comparison {
+    const struct quantize_subject *of;
+    struct probe a, b;
+    struct noise *sum; /* of each layer, then of each output */
+};
+
+static int open_probes(struct comparison *c, struct infer_error *err)
+{
+    const struct quantize_subject *s = c->of;
+    int *left = calloc((size_t)s->n_layers + 1, sizeof *left);
+    int *right = calloc((size_t)s->n_layers + 1, sizeof *right);
+    int rc = left && right ? INFER_OK
+                           : error_set(err, INFER_EMEMORY, "out of memory");
+
+    for (int i = 0; rc == INFER_OK && i < s->n_layers; i++) {
+        left[i] = s->layer[i].y;
+        right[i] = graph_find_value(s->after, s->before->value[left[i]].name);
+        if (right[i] < 0)
+            rc = error_set(err, INFER_EARGUMENT, "layer '%s' is gone",
+                           s->layer[i].name);
+    }
+    if (rc == INFER_OK)
+        rc = probe_open(s->before, left, s->n_layers, err, &c->a);
+    if (rc == INFER_OK)
+        rc = probe_open(s->after, right, s->n_layers, err, &c->b);
+    free(left);
+    free(right);
+    return rc;
+}
+
+/* Classes that the network does not have. */
+static int check_classes(const struct quantize_subject *s,
+                         const struct infer_array *y, struct infer_error *err)
+{
+    const int64_t n = s->samples->class ? s->samples->n : 0;
+
+    for (int64_t i = 0; i < n * s->samples->rows; i++)
+        if (y->rank != 2 || s->samples->class[i] < 0 ||
+            s->samples->class[i] >= y->dim[1])
+            return error_set(err, INFER_EARGUMENT,
+                             "a sample is of class %lld, but the network has "
+                             "%lld classes",
+                             (long long)s->samples->class[i],
+                             y -> rank == 2 ? (long long)y -> dim[1] : 0LL);
+    return INFER_OK;
+}
+
+static int run_sample(struct comparison *c, int i,
+                      struct wconv_verdict_quantized *v,
+                      struct infer_error *err)
+{
+    const struct quantize_subject *s = c->of;
+    int rc = probe_run(&c->a, s->samples, i, err);
+
+    if (rc == INFER_OK)
+        rc = probe_run(&c->b, s->samples, i, err);
+    if (rc == INFER_OK)
+        rc = check_classes(s, &c->a.out[0], err);
+    if (rc < 0)
+        return rc;
+    for (int k = 0; k < s->n_layers; k++)
+        add_noise(&c->a.out[c->a.place[k]], &c->b.out[c->b.place[k]],
+                  &c->sum[k]);
+    for (int k = 0; k < s->before->n_outputs; k++)
+        if (scalar_is_float(c->a.out[k].dtype) &&
+            array_count(&c->a.out[k]) == array_count(&c->b.out[k]))
+            add_noise(&c->a.out[k], &c->b.out[k], &c->sum[s->n_layers + k]);
+    add_classes(
+        &c->a.out[0], &c->b.out[0],
+        s->samples->class ? s->samples->class + i * s->samples->rows : NULL, v);
+    return INFER_OK;
+}
+
+/* The ratio of the worst output; NaN where one is no number. */
+static double worst_of(const struct noise *n, int count)
+{
+    double worst = INFINITY;
+
+    for (int i = 0; i < count; i++) {
+        const double v = decibels(&n[i]);
+
+        if (isnan(v))
+            return NAN;
+        worst = fmin(worst, v);
+    }
+    return worst;
+}
+
+int quantize_measure(const struct quantize_subject *s, struct cli *cli,
+                     const char *what, struct wconv_verdict_quantized *out,
+                     double *layer_sqnr, struct infer_error *err)
+{
+    const int all = s->samples->n;
+    const int n = s->most > 0 && s->most < all ? s->most : all;
+    struct comparison c = {.of = s};
+    int rc;
+
+    memset(out, 0, sizeof *out);
+    c.sum =
+        calloc((size_t)(s->n_layers + s->before->n_outputs) + 1, sizeof *c.sum);
+    rc = c.sum ? open_probes(&c, err)
+               : error_set(err, INFER_EMEMORY, "out of memory");
+    for (int i = 0; rc == INFER_OK && i < n; i++) {
+        cli_progress(cli, what, (uint64_t)i, (uint64_t)n);
+        rc = run_sample(&c, (int)((int64_t)i * all / n), out, err);
+    }
+    for (int i = 0; rc == INFER_OK && i < s->n_layers; i++)
+        layer_sqnr[i] = decibels(&c.sum[i]);
+    if (rc == INFER_OK)
+        out->sqnr = worst_of(c.sum + s->n_layers, s->before->n_outputs);
+    probe_close(&c.a);
+    probe_close(&c.b);
+    free(c.sum);
+    return rc;
+}
+
+double quantize_drop(const struct wconv_verdict_quantized *v)
+{
+    return v->labelled > 0 ? 100.0 * (v->right[0] - v->right[1]) / v->labelled
+                           : 100.0 * (v->rows - v->agree) / v->rows;
+}
