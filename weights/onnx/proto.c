@@ -36,9 +36,15 @@ void *onnx_alloc(struct onnx_arena *arena, size_t bytes)
         size = need > BLOCK_BYTES ? need : BLOCK_BYTES;
         if (!checked_add(size, sizeof(*b), &size))
             return NULL;
+        if (arena->limit && (arena->bytes > arena->limit ||
+                             size > arena->limit - arena->bytes)) {
+            arena->full = true;
+            return NULL;
+        }
         b = calloc(1, size);
         if (!b)
             return NULL;
+        arena->bytes += size;
         b->bytes = size - sizeof(*b);
         b->next = arena->block;
         arena->block = b;
@@ -56,6 +62,7 @@ void onnx_arena_clear(struct onnx_arena *arena)
         free(arena->block);
         arena->block = next;
     }
+    arena->bytes = 0;
 }
 
 void onnx_arena_reset(struct onnx_arena *arena)
@@ -72,6 +79,7 @@ void onnx_arena_reset(struct onnx_arena *arena)
     last->used = 0;
     last->next = NULL;
     arena->block = last;
+    arena->bytes = last->bytes + sizeof *last;
 }
 
 /* ---- strings ------------------------------------------------------- */

@@ -34,6 +34,9 @@
 /* Bump allocator: everything is released at once. */
 struct onnx_arena {
     struct onnx_block *block;
+    size_t bytes; /* of all blocks */
+    size_t limit; /* of bytes; 0: none */
+    bool full;    /* an allocation was refused for the limit */
 };
 /* Zeroed memory aligned for any type, or NULL. */
 void *onnx_alloc(struct onnx_arena *arena, size_t bytes);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
 #include "weights/torchscript/script.h"
@@ -108,6 +109,17 @@ static int load_storage(struct torch_source *source,
                              storage, err);
 }
 
+/* Takes bytes of what the archive may take. */
+static int take_room(struct ts_archive *a, size_t bytes,
+                     struct infer_error *err)
+{
+    if (bytes > a->room)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "the program is too long for its file");
+    a->room -= bytes;
+    return 0;
+}
+
 static int read_pickle(struct ts_archive *a, int which, struct infer_error *err)
 {
     const int64_t i = member(a, pickles[which]);
@@ -117,6 +129,8 @@ static int read_pickle(struct ts_archive *a, int which, struct infer_error *err)
     if (i < 0)
         return 0;
     rc = zipfile_read(&a->zip, (size_t)i, err, &a->text[which]);
+    if (rc == 0)
+        rc = take_room(a, a->text[which].bytes, err);
     if (rc == 0)
         rc = pickle_read(a->text[which].data, a->text[which].bytes, err, p);
     if (rc == 0) {
@@ -160,6 +174,7 @@ static int path_of(struct pb_span module, char *path, size_t room)
 static int read_module(struct ts_archive *a, size_t i, const char *path,
                        struct infer_error *err)
 {
+    const size_t before = a->arena.bytes;
     struct ts_file *file = onnx_alloc(&a->arena, sizeof *file);
     char *copy = onnx_alloc(&a->arena, strlen(path) + 1);
     int rc;
@@ -170,11 +185,18 @@ static int read_module(struct ts_archive *a, size_t i, const char *path,
     file->path = copy;
     if (!a->code[i].data) {
         rc = zipfile_read(&a->zip, i, err, &a->code[i]);
+        if (rc == 0)
+            rc = take_room(a, a->code[i].bytes, err);
         if (rc < 0)
             return rc;
     }
+    a->arena.limit = before + a->room;
     rc = ts_parse(file, a->code[i].data, a->code[i].bytes, &a->arena, &a->nodes,
                   err);
+    a->arena.limit = 0;
+    a->arena.full = false;
+    if (rc == 0)
+        rc = take_room(a, a->arena.bytes - before, err);
     if (rc == 0)
         a->file[i] = file;
     return rc;
@@ -221,7 +243,9 @@ int ts_archive_open(struct blob *blob, struct infer_error *err,
 {
     int rc;
 
-    *out = (struct ts_archive){.swapped = false};
+    *out = (struct ts_archive){.room = TS_MAX_BYTES};
+    if (!checked_add(out->room, blob->bytes, &out->room))
+        return error_set(err, INFER_EMEMORY, "out of memory");
     rc = zipfile_open(blob, err, &out->zip);
     if (rc < 0)
         return rc;

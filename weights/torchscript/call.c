@@ -55,14 +55,16 @@ int ts_find_class(struct ts_run *r, struct pb_span name,
     return rc < 0 ? rc : find_class(r, file, last, class);
 }
 
-const struct ts_function *ts_find_method(const struct ts_class *c,
-                                         struct pb_span name)
+int ts_find_method(struct ts_run *r, const struct ts_class *c,
+                   struct pb_span name, const struct ts_function **out)
 {
     const struct ts_function *f = c ? c->function : NULL;
+    size_t n = 0;
 
-    while (f && !same(f->name, name))
-        f = f->next;
-    return f;
+    for (; f && !same(f->name, name); f = f->next)
+        n++;
+    *out = f;
+    return ts_compare(r, n);
 }
 
 /* ---- functions ----------------------------------------------------- */
@@ -112,7 +114,7 @@ int ts_call(struct ts_run *r, const struct ts_function *f, int n,
         return rc;
     if (++r->depth > TS_MAX_DEPTH)
         return ts_fail(r, INFER_EUNSUPPORTED, "calls are nested too deep");
-    frame.slot = onnx_alloc(r->arena, (size_t)(f->slots + 1) * sizeof *out);
+    frame.slot = calloc((size_t)f->slots + 1, sizeof *out);
     if (!frame.slot)
         return ts_no_memory(r);
     rc = bind(r, &frame, n, arg);
@@ -120,6 +122,7 @@ int ts_call(struct ts_run *r, const struct ts_function *f, int n,
     if (rc == 0)
         rc = ts_execute(r, &frame, f->body);
     *out = frame.returned ? frame.result : ts_none();
+    free(frame.slot);
     if (rc == 0) {
         r->file = file; /* errors keep the innermost line */
         r->line = line;
@@ -198,18 +201,22 @@ int ts_call_method(struct ts_run *r, const struct ts_value *object,
     rc = ts_find_class(r, object->object->class, &class);
     if (rc < 0)
         return rc;
-    f = ts_find_method(class, name);
+    rc = ts_find_method(r, class, name, &f);
+    if (rc < 0)
+        return rc;
     if (!f)
         return ts_fail(r, INFER_EUNSUPPORTED,
                        "the archive has no method '%.*s' of '%.*s'",
                        PB_TEXT(name, 64), PB_TEXT(object->object->class, 128));
-    all = onnx_alloc(r->arena, (size_t)(n + 1) * sizeof *all);
+    all = calloc((size_t)n + 1, sizeof *all);
     if (!all)
         return ts_no_memory(r);
     all[0].value = *object;
     if (n > 0)
         memcpy(all + 1, arg, (size_t)n * sizeof *all);
-    return ts_call(r, f, n + 1, all, out);
+    rc = ts_call(r, f, n + 1, all, out);
+    free(all);
+    return rc;
 }
 
 /* ---- the program --------------------------------------------------- */
@@ -217,6 +224,7 @@ int ts_call_method(struct ts_run *r, const struct ts_value *object,
 int ts_run_open(struct ts_run *r, struct ts_archive *archive)
 {
     r->archive = archive;
+    r->arena->limit = r->arena->bytes + archive->room;
     ts_archive_rewind(archive);
     for (int which = 0; which < TS_PICKLES; which++) {
         r->tensor[which] =
@@ -234,6 +242,8 @@ void ts_run_close(struct ts_run *r)
     for (int which = 0; which < TS_PICKLES; which++)
         free(r->tensor[which]);
     free(r->object);
+    r->arena->limit = 0;
+    r->arena->full = false;
 }
 
 static int find_forward(struct ts_run *r, struct ts_value *self,
@@ -253,8 +263,8 @@ static int find_forward(struct ts_run *r, struct ts_value *self,
             return ts_fail(r, INFER_EUNSUPPORTED,
                            "hooks of the whole network are not supported");
     if (rc == 0)
-        *out = ts_find_method(class,
-                              (struct pb_span){(unsigned char *)"forward", 7});
+        rc = ts_find_method(
+            r, class, (struct pb_span){(unsigned char *)"forward", 7}, out);
     if (rc == 0 && !*out)
         rc = error_set(r->err, INFER_EUNSUPPORTED,
                        "the program has no forward()");

@@ -11,7 +11,9 @@
 #include "kernels/base/error.h"
 #include "weights/torchscript/script.h"
 
-/* Steps of such a run. */
+/* Steps of the runs for all inputs. */
+#define GUESS_STEPS ((size_t)8 * TS_MAX_STEPS)
+/* Steps of one run, looked at where it tells an operator. */
 #define MAX_STEPS (1 << 16)
 
 /* The operator without the underscore of those that write. */
@@ -120,9 +122,13 @@ void ts_guess_step(struct ts_run *r, struct pb_span op, int n,
 
 int ts_guess_inputs(struct ts_archive *archive, struct aten_program *program)
 {
+    size_t steps = 0;
     int rc = 0;
 
-    for (int i = 0; i < program->n_inputs && rc != INFER_EMEMORY; i++) {
+    /* Each input is a run: all together may take GUESS_STEPS. */
+    for (int i = 0;
+         i < program->n_inputs && rc != INFER_EMEMORY && steps < GUESS_STEPS;
+         i++) {
         struct ts_guess guess = {.now = program->input[i].name,
                                  .input = &program->input[i]};
         struct onnx_arena arena = {NULL};
@@ -135,6 +141,7 @@ int ts_guess_inputs(struct ts_archive *archive, struct aten_program *program)
         rc = ts_run_open(&run, archive);
         if (rc == 0)
             rc = ts_run_forward(&run);
+        steps += run.steps;
         ts_run_close(&run);
         onnx_arena_clear(&arena);
     }

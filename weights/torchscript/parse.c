@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/hash.h"
 #include "weights/torchscript/parse.h"
 
 int ts_parse_bad(struct ts_parser *p, const char *what)
@@ -14,6 +15,8 @@ int ts_parse_bad(struct ts_parser *p, const char *what)
 
 int ts_parse_no_memory(struct ts_parser *p)
 {
+    if (p->arena->full)
+        return ts_parse_bad(p, "the program is too long for its file");
     return error_set(p->err, INFER_EMEMORY, "out of memory");
 }
 
@@ -119,18 +122,9 @@ int ts_enter(struct ts_parser *p)
 
 /* ---- variables ----------------------------------------------------- */
 
-static uint32_t hash(struct pb_span s)
-{
-    uint32_t h = 2166136261u;
-
-    for (size_t i = 0; i < s.bytes; i++)
-        h = (h ^ s.data[i]) * 16777619u;
-    return h;
-}
-
 static struct ts_name *find_name(struct ts_parser *p, struct pb_span text)
 {
-    size_t i = hash(text) & (p->names - 1);
+    size_t i = (size_t)hash_bytes(text.data, text.bytes) & (p->names - 1);
 
     while (p->name[i].function == p->functions &&
            (p->name[i].text.bytes != text.bytes ||

@@ -20,6 +20,8 @@
 
 /* Expressions and statements that one run may evaluate. */
 #define TS_MAX_STEPS (1 << 20)
+/* Bytes of text, trees and values, beside those of the file. */
+#define TS_MAX_BYTES ((size_t)44 << 20)
 /* Calls, blocks and expressions within each other. */
 #define TS_MAX_DEPTH 1000
 /* Operators that one run may tell. */
@@ -44,6 +46,7 @@ struct ts_archive {
     struct ts_file **file;     /* by member: what was parsed */
     struct onnx_arena arena;
     size_t nodes; /* of all trees */
+    size_t room;  /* bytes that text, trees and a run may still take */
 };
 
 /* True where the archive holds a program. */
@@ -136,7 +139,7 @@ struct ts_run {
     struct ts_guess *guess;
     const struct ts_file *file; /* of what is being run, for messages */
     unsigned line;
-    size_t steps;
+    size_t steps, compared;
     int depth, told;
     unsigned names;
     int result;  /* code of the first node that was refused */
@@ -154,6 +157,8 @@ int ts_fail(struct ts_run *r, int code, const char *fmt, ...)
 int ts_no_memory(struct ts_run *r);
 /* Counts n steps. */
 int ts_step(struct ts_run *r, size_t n);
+/* Counts n names that a search in a list compared: 64 are a step. */
+int ts_compare(struct ts_run *r, size_t n);
 
 /* What the program's forward() takes: fills program->input; other arguments
  * take their defaults. */
@@ -276,9 +281,9 @@ int ts_call_operator(struct ts_run *r, struct pb_span name, int n,
 /* *class is NULL where there is none. */
 int ts_find_class(struct ts_run *r, struct pb_span name,
                   const struct ts_class **class);
-/* A function of a class, or NULL. */
-const struct ts_function *ts_find_method(const struct ts_class *c,
-                                         struct pb_span name);
+/* A function of a class; *out is NULL where there is none. */
+int ts_find_method(struct ts_run *r, const struct ts_class *c,
+                   struct pb_span name, const struct ts_function **out);
 
 /* ---- expressions and statements (run.c) ---------------------------- */
 

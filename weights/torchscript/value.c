@@ -22,6 +22,9 @@ int ts_fail(struct ts_run *r, int code, const char *fmt, ...)
 
 int ts_no_memory(struct ts_run *r)
 {
+    if (r->arena->full)
+        return ts_fail(r, INFER_EUNSUPPORTED,
+                       "the program takes too much memory for its file");
     return error_set(r->err, INFER_EMEMORY, "out of memory");
 }
 
@@ -32,6 +35,12 @@ int ts_step(struct ts_run *r, size_t n)
                ? ts_fail(r, INFER_EUNSUPPORTED,
                          "the program takes more than %d steps", TS_MAX_STEPS)
                : 0;
+}
+
+int ts_compare(struct ts_run *r, size_t n)
+{
+    r->compared += n;
+    return ts_step(r, r->compared / 64 - (r->compared - n) / 64);
 }
 
 int ts_join(struct ts_run *r, struct pb_span a, const char *between,
@@ -326,24 +335,31 @@ int ts_constant(struct ts_run *r, struct pb_span name, struct ts_value *out)
 
 /* ---- attributes ---------------------------------------------------- */
 
-static struct ts_attr *find_attr(const struct ts_object *o, struct pb_span name)
+/* *out is NULL where there is none. */
+static int find_attr(struct ts_run *r, const struct ts_object *o,
+                     struct pb_span name, struct ts_attr **out)
 {
     struct ts_attr *a = o->attr;
+    size_t n = 0;
 
-    while (a && !same_text(a->name, name))
-        a = a->next;
-    return a;
+    for (; a && !same_text(a->name, name); a = a->next)
+        n++;
+    *out = a;
+    return ts_compare(r, n);
 }
 
 int ts_set_attr(struct ts_run *r, const struct ts_value *object,
                 struct pb_span name, const struct ts_value *value)
 {
     struct ts_attr *a;
+    int rc;
 
     if (object->kind != TSV_OBJECT)
         return ts_fail(r, INFER_EFORMAT, "'%.*s' of what has no attributes",
                        PB_TEXT(name, 64));
-    a = find_attr(object->object, name);
+    rc = find_attr(r, object->object, name, &a);
+    if (rc < 0)
+        return rc;
     if (!a) {
         a = onnx_alloc(r->arena, sizeof *a);
         if (!a)
@@ -356,8 +372,8 @@ int ts_set_attr(struct ts_run *r, const struct ts_value *object,
     return 0;
 }
 
-/* The value of an attribute in data.pkl, or -1. */
-static int64_t find_state(const struct ts_run *r, const struct ts_object *o,
+/* The node of an attribute in data.pkl, or -1. */
+static int64_t find_state(struct ts_run *r, const struct ts_object *o,
                           struct pb_span name)
 {
     const struct pickle *p = &r->archive->pickle[TS_DATA];
@@ -375,8 +391,10 @@ static int64_t find_state(const struct ts_run *r, const struct ts_object *o,
         const struct pickle_node *key = pickle_at(p, state->u.item[i]);
 
         if (key->kind == PICKLE_STR && same_text(text_of(key), name))
-            return state->u.item[i + 1];
+            return ts_compare(r, i / 2) < 0 ? -1
+                                            : (int64_t)state->u.item[i + 1];
     }
+    ts_compare(r, state->count / 2);
     return -1;
 }
 
@@ -386,11 +404,15 @@ static int class_constant(struct ts_run *r, const struct ts_object *o,
 {
     const struct ts_class *c;
     int rc = ts_find_class(r, o->class, &c);
+    const struct ts_field *f = rc == 0 && c ? c->field : NULL;
+    size_t n = 0;
 
-    for (const struct ts_field *f = rc == 0 && c ? c->field : NULL; f;
-         f = f->next)
-        if (f->value && same_text(f->name, name))
-            return ts_evaluate(r, NULL, f->value, out);
+    for (; f && !(f->value && same_text(f->name, name)); f = f->next)
+        n++;
+    if (rc == 0)
+        rc = ts_compare(r, n);
+    if (rc == 0 && f)
+        return ts_evaluate(r, NULL, f->value, out);
     if (rc == 0)
         rc = ts_fail(r, INFER_EFORMAT, "'%.*s' has no attribute '%.*s'",
                      PB_TEXT(o->class, 128), PB_TEXT(name, 64));
@@ -401,7 +423,7 @@ int ts_get_attr(struct ts_run *r, const struct ts_value *object,
                 struct pb_span name, struct ts_value *out)
 {
     const struct ts_object *o = object->object;
-    const struct ts_attr *a;
+    struct ts_attr *a;
     struct pb_span path;
     int64_t node;
     int rc;
@@ -410,7 +432,9 @@ int ts_get_attr(struct ts_run *r, const struct ts_value *object,
         return ts_fail(r, INFER_EUNSUPPORTED,
                        "'%.*s' of what has no attributes here",
                        PB_TEXT(name, 64));
-    a = find_attr(o, name);
+    rc = find_attr(r, o, name, &a);
+    if (rc < 0)
+        return rc;
     if (a) {
         *out = a->value;
         return 0;
@@ -421,6 +445,8 @@ int ts_get_attr(struct ts_run *r, const struct ts_value *object,
         return 0;
     }
     node = find_state(r, o, name);
+    if (node < 0 && r->steps > TS_MAX_STEPS)
+        return r->err->code;
     if (node < 0)
         return class_constant(r, o, name, out);
     rc = ts_join(r, o->path, ".", name, &path);

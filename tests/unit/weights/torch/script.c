@@ -354,6 +354,33 @@ TEST(test_limits)
     free(text);
 }
 
+/* A list of names that is searched again and again; more memory than the file
+ * and 44 MiB. */
+TEST(test_limits_of_names)
+{
+    enum { METHODS = 2000, ITEMS = 600000 };
+    char *text = malloc(3 * ITEMS + 1000);
+    size_t n;
+
+    assert_non_null(text);
+    n = (size_t)sprintf(text, CLASS("    for i in range(100000):\n"
+                                    "      y = (self).g0(x, )\n"
+                                    "    return x\n"));
+    for (int i = 0; i < METHODS; i++)
+        n += (size_t)sprintf(text + n,
+                             "  def g%d(self: __torch__.M,\n"
+                             "    x: Tensor) -> Tensor:\n    return x\n",
+                             i);
+    refused(text, "more than 1048576 steps");
+    n = (size_t)sprintf(text, CLASS(""));
+    for (int i = 0; i < ITEMS; i++)
+        n += (size_t)sprintf(text + n, "%s%s", i % 1000 ? "1," : "    y = [",
+                             i % 1000 == 999 ? "]\n" : "");
+    strcpy(text + n, "    return x\n");
+    refused(text, "its file");
+    free(text);
+}
+
 /* An input whose shape nothing tells. */
 TEST(test_shape_is_missing)
 {
@@ -387,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_syntax),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_limits_of_names),
         cmocka_unit_test(test_shape_is_missing),
         cmocka_unit_test(test_truncated),
     };
