@@ -142,6 +142,10 @@ int aten_tensor_split(struct onnx_import *im)
             return onnx_fail(im, INFER_EUNSUPPORTED,
                              "%lld parts of a dimension of size %lld",
                              (long long)n, (long long)size);
+        if (aten_row(im)->name[1] == 's' && size % n)
+            return onnx_fail(im, INFER_EFORMAT,
+                             "%lld equal parts of a dimension of size %lld",
+                             (long long)n, (long long)size);
         for (int64_t i = 1; i < n; i++)
             at[i] = at[i - 1] + size / n + (i <= size % n);
     }
@@ -164,6 +168,13 @@ int aten_meshgrid(struct onnx_import *im)
 
     if (im->rc < 0 || n < 1)
         return onnx_fail(im, INFER_EFORMAT, "a grid of no tensors");
+    if (how.bytes && !swapped && !pb_span_is(how, "ij"))
+        return onnx_fail(im, INFER_EFORMAT, "a grid by '%.*s'",
+                         PB_TEXT(how, 64));
+    for (int i = 0; i < n; i++)
+        if (aten_rank(im, x[i]) > 1)
+            return onnx_fail(im, INFER_EFORMAT, "a grid of a tensor of rank %d",
+                             aten_rank(im, x[i]));
     for (int i = 0; i < n; i++)
         size[swapped && i < 2 && n > 1 ? 1 - i : i] =
             ATEN_STEP(im, "Reshape", NULL, ATEN_STEP(im, "Size", NULL, x[i]),
@@ -273,6 +284,9 @@ int aten_one_hot(struct onnx_import *im)
     if (im->rc < 0 || n < 1)
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "a number of classes that depends on data");
+    if (aten_type_of(im, x) != INFER_I64)
+        return onnx_fail(im, INFER_EFORMAT, "classes that are %s",
+                         infer_dtype_name(aten_type_of(im, x)));
     return ATEN_LAST(im, "OneHot", NULL, x,
                      aten_scalar(im, INFER_I64, (double)n),
                      aten_list(im, 2, (int64_t[]){0, 1}));

@@ -137,12 +137,29 @@ static void set_window(struct onnx_import *im, struct aten_attrs *a, int n,
 {
     int64_t given[MAX_SPACE];
 
+    if (im->rc == 0 && !aten_has(im, "kernel_size"))
+        onnx_fail(im, INFER_EFORMAT, "argument 'kernel_size' is missing");
     aten_each(im, "kernel_size", n, 1, window);
     aten_each(im, "stride", n, 1, stride);
     if (aten_ints(im, "stride", MAX_SPACE, given) <= 0)
         memcpy(stride, window, (size_t)n * sizeof *stride);
     aten_set_ints(a, "kernel_shape", window, n);
     aten_set_ints(a, "strides", stride, n);
+}
+
+/* Pads of a pool are at most half of its window, as PyTorch demands. */
+static void set_pool_pads(struct onnx_import *im, struct aten_attrs *a, int n,
+                          const int64_t *window, int64_t *both)
+{
+    int64_t pad[MAX_SPACE];
+
+    aten_each(im, "padding", n, 0, pad);
+    for (int i = 0; i < n && im->rc == 0; i++)
+        if (pad[i] < 0 || pad[i] > window[i] / 2)
+            onnx_fail(im, INFER_EFORMAT,
+                      "a window of %lld with a padding of %lld",
+                      (long long)window[i], (long long)pad[i]);
+    set_pads(a, n, pad, both);
 }
 
 /* PyTorch counts the places of maxima in each channel, ONNX in the whole. */
@@ -158,14 +175,13 @@ int aten_max_pool(struct onnx_import *im)
     struct pb_span x = aten_tensor(im, "self");
     const bool added = add_batch(im, &x, aten_row(im)->param);
     const int n = space_of(im, x, aten_row(im)->param);
-    int64_t window[MAX_SPACE], stride[MAX_SPACE], pad[MAX_SPACE];
+    int64_t window[MAX_SPACE], stride[MAX_SPACE];
     int64_t dilation[MAX_SPACE], both[2 * MAX_SPACE];
     struct aten_attrs a = {.n = 0};
 
     set_window(im, &a, n, window, stride);
-    aten_each(im, "padding", n, 0, pad);
     aten_each(im, "dilation", n, 1, dilation);
-    set_pads(&a, n, pad, both);
+    set_pool_pads(im, &a, n, window, both);
     aten_set_ints(&a, "dilations", dilation, n);
     aten_set_int(&a, "ceil_mode", aten_flag(im, "ceil_mode", false));
     if (im->node->n_out < 2 || im->node->out[1].bytes == 0 ||
@@ -217,27 +233,26 @@ int aten_avg_pool(struct onnx_import *im)
     struct pb_span x = aten_tensor(im, "self");
     const bool added = add_batch(im, &x, aten_row(im)->param);
     const int n = space_of(im, x, aten_row(im)->param);
-    int64_t window[MAX_SPACE], stride[MAX_SPACE], pad[MAX_SPACE];
-    int64_t both[2 * MAX_SPACE], divisor = 1;
+    int64_t window[MAX_SPACE], stride[MAX_SPACE], both[2 * MAX_SPACE];
     struct aten_attrs a = {.n = 0};
+    double divisor = 1;
 
     set_window(im, &a, n, window, stride);
-    aten_each(im, "padding", n, 0, pad);
-    set_pads(&a, n, pad, both);
+    set_pool_pads(im, &a, n, window, both);
     aten_set_int(&a, "ceil_mode", aten_flag(im, "ceil_mode", false));
     aten_set_int(&a, "count_include_pad",
                  aten_flag(im, "count_include_pad", true));
     if (!aten_has(im, "divisor_override"))
         return give_picture(im, added, "AveragePool", &a, 1, &x);
     for (int i = 0; i < n; i++)
-        divisor *= window[i];
+        divisor *= (double)window[i];
     /* Windows that are cut off at the end have fewer elements. */
     if (aten_int(im, "divisor_override", 1) < 1 ||
         aten_flag(im, "ceil_mode", false) ||
         !aten_flag(im, "count_include_pad", true))
         return onnx_fail(im, INFER_EUNSUPPORTED, "a divisor of its own");
     x = aten_mul(im, ATEN_STEP(im, "AveragePool", &a, x),
-                 (double)divisor / (double)aten_int(im, "divisor_override", 1));
+                 divisor / (double)aten_int(im, "divisor_override", 1));
     return give_picture(im, added, "Identity", NULL, 1, &x);
 }
 

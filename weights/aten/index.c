@@ -9,7 +9,11 @@ int aten_slice(struct onnx_import *im)
 {
     const struct pb_span x = aten_tensor(im, "self");
     const int axis = aten_axis(im, "dim", aten_rank(im, x), 0);
+    const struct aten_arg *step = aten_find(im, "step");
 
+    if (step && step->kind == ATEN_INT && step->i < 1)
+        return onnx_fail(im, INFER_EFORMAT, "a step of %lld",
+                         (long long)step->i);
     return ATEN_LAST(im, "Slice", NULL, x, aten_size(im, "start", 0),
                      aten_size(im, "end", INT64_MAX), aten_list1(im, axis),
                      aten_size(im, "step", 1));
@@ -21,9 +25,18 @@ int aten_narrow(struct onnx_import *im)
     const struct pb_span begin = aten_size(im, "start", 0);
     const struct pb_span end =
         ATEN_STEP(im, "Add", NULL, begin, aten_size(im, "length", 0));
+    const struct aten_arg *at = aten_find(im, "start");
+    const struct aten_arg *n = aten_find(im, "length");
+    const int axis = aten_axis(im, "dim", aten_rank(im, x), 0);
+    const int64_t size = aten_dim(im, x, axis);
 
-    return ATEN_LAST(im, "Slice", NULL, x, begin, end,
-                     aten_list1(im, aten_axis(im, "dim", aten_rank(im, x), 0)));
+    if (im->rc == 0 && size >= 0 && n && n->kind == ATEN_INT &&
+        (n->i < 0 || n->i > size ||
+         (at && at->kind == ATEN_INT &&
+          at->i + (at->i < 0 ? size : 0) > size - n->i)))
+        return onnx_fail(im, INFER_EFORMAT, "%lld entries of %lld",
+                         (long long)n->i, (long long)size);
+    return ATEN_LAST(im, "Slice", NULL, x, begin, end, aten_list1(im, axis));
 }
 
 int aten_select(struct onnx_import *im)

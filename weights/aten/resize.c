@@ -40,6 +40,15 @@ static int pad(struct onnx_import *im, const char *mode, double value)
         return onnx_fail(im, INFER_EFORMAT, "%d paddings of rank %d", n, rank);
     memset(both, 0, sizeof both);
     for (int i = 0; i < n / 2; i++) {
+        const int64_t size = aten_dim(im, x, rank - 1 - i);
+
+        if (size >= 0 &&
+            (double)size + (double)given[2 * i] + (double)given[2 * i + 1] < 0)
+            return onnx_fail(
+                im, INFER_EFORMAT,
+                "paddings of %lld and %lld for a dimension of %lld",
+                (long long)given[2 * i], (long long)given[2 * i + 1],
+                (long long)size);
         both[rank - 1 - i] = given[2 * i] > 0 ? given[2 * i] : 0;
         both[2 * rank - 1 - i] = given[2 * i + 1] > 0 ? given[2 * i + 1] : 0;
     }
@@ -66,11 +75,18 @@ int aten_pad(struct onnx_import *im)
                      PB_TEXT(mode, 64));
 }
 
-/* param: constant, reflect, edge. */
+/* param: constant, reflect, edge; the last two have two numbers for each of the
+ * dimensions that their names count. */
 int aten_pad_mode(struct onnx_import *im)
 {
     static const char *const modes[] = {"constant", "reflect", "edge"};
+    const char *const name = aten_row(im)->name;
+    const struct aten_arg *given = aten_find(im, aten_row(im)->onnx);
 
+    if (aten_row(im)->param && given && given->kind == ATEN_LIST &&
+        given->n != 2 * (name[strlen(name) - 2] - '0'))
+        return onnx_fail(im, INFER_EFORMAT, "%d paddings of %s", given->n,
+                         name);
     return pad(im, modes[aten_row(im)->param], aten_number(im, "value", 0));
 }
 

@@ -111,7 +111,7 @@ int aten_permute_dims(struct onnx_import *im)
     return give_permuted(im, x, n < 0 ? 0 : n, order);
 }
 
-/* param 1: t(), the transpose of a matrix. */
+/* param 1: t(), the transpose of a matrix; 2: all dimensions in reverse. */
 int aten_transpose(struct onnx_import *im)
 {
     const struct pb_span x = aten_tensor(im, "self");
@@ -121,6 +121,13 @@ int aten_transpose(struct onnx_import *im)
 
     if (aten_row(im)->param && rank < 2)
         return aten_same(im, 0, x);
+    if (aten_row(im)->param == 1 && rank > 2)
+        return onnx_fail(im, INFER_EFORMAT, "t() of rank %d", rank);
+    if (aten_row(im)->param == 2) {
+        for (int i = 0; i < rank; i++)
+            order[i] = rank - 1 - i;
+        return give_permuted(im, x, rank, order);
+    }
     a = aten_axis(im, "dim0", rank, 0);
     b = aten_axis(im, "dim1", rank, 1);
     for (int i = 0; i < rank; i++)
@@ -327,6 +334,7 @@ static int give_lengths(struct onnx_import *im, struct pb_span x, int axis,
 {
     int64_t length[256], at = 0;
     const int n = aten_ints(im, name, 256, length);
+    const int64_t size = aten_dim(im, x, axis);
 
     for (int i = 0; i < n; i++) {
         if (length[i] < 0 || length[i] > INT64_MAX / 256)
@@ -335,6 +343,10 @@ static int give_lengths(struct onnx_import *im, struct pb_span x, int axis,
         give_cut(im, i, x, axis, at, at + length[i]);
         at += length[i];
     }
+    if (im->rc == 0 && size >= 0 && at != size)
+        return onnx_fail(im, INFER_EFORMAT,
+                         "parts of %lld in a dimension of size %lld",
+                         (long long)at, (long long)size);
     return im->rc;
 }
 

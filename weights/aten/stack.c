@@ -205,6 +205,8 @@ int aten_matrix_transpose(struct onnx_import *im)
     const struct pb_span x = aten_tensor(im, "self");
     const int rank = aten_rank(im, x);
 
+    if (rank == 1)
+        return onnx_fail(im, INFER_EFORMAT, "a matrix of rank 1");
     return rank < 2 ? aten_same(im, 0, x)
                     : aten_same(im, 0, behind(im, x, rank - 1, rank - 2));
 }
@@ -225,7 +227,9 @@ int aten_rot90(struct onnx_import *im)
     const int64_t k = ((aten_int(im, "k", 1) % 4) + 4) % 4;
     int64_t axis[2] = {0, 1}, order[INFER_MAX_RANK];
 
-    if (aten_ints(im, "dims", 2, axis) == -1) {
+    const int n = aten_ints(im, "dims", 2, axis);
+
+    if (n < 0) {
         axis[0] = 0;
         axis[1] = 1;
     }
@@ -234,6 +238,8 @@ int aten_rot90(struct onnx_import *im)
         if (im->rc < 0 || axis[i] < 0 || axis[i] >= rank)
             return onnx_fail(im, INFER_EFORMAT, "dimensions of a turn");
     }
+    if (n == 0 || n == 1 || axis[0] == axis[1])
+        return onnx_fail(im, INFER_EFORMAT, "a turn within one dimension");
     for (int d = 0; d < rank; d++)
         order[d] = d;
     order[axis[0]] = axis[1];

@@ -268,7 +268,7 @@ TEST(test_refused)
                            "pad", "{\"as_ints\":[-9223372036854775808,0]}"),
                        "y"),
                   "y"),
-            good, "a padding of -9223372036854775808");
+            good, "paddings of -9223372036854775808 and 0");
     refused(MODEL(NODE("roll.default",
                        ARG("self", TENSOR("x")) "," ARG(
                            "shifts", "{\"as_ints\":[-9223372036854775808]"
