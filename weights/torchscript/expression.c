@@ -22,7 +22,7 @@ static int parse_items(struct ts_parser *p, int close, size_t base)
 
 static int parse_pairs(struct ts_parser *p, size_t base)
 {
-    struct ts_node *key, *value;
+    struct ts_node *key = NULL, *value = NULL;
     int rc;
 
     while (!ts_at_sign(p, '}')) {

@@ -77,7 +77,7 @@ int ts_do_slice(struct ts_run *r, int n, const struct ts_arg *arg,
                    &end);
     if (rc == 0)
         rc = ts_new_list(r, x->kind, 0, out);
-    for (int64_t i = begin; rc == 0 && i < end; i += step)
+    for (int64_t i = begin; rc == 0 && i < end; i += step < end ? step : end)
         rc = ts_append(r, out->list, &x->list->item[i]);
     return rc < 0 ? rc : 1;
 }

@@ -272,9 +272,9 @@ static int constant_of(struct ts_run *r, const struct ts_value *v,
     return 1;
 }
 
-/* tensor(numbers, dtype=...) */
-int ts_do_tensor(struct ts_run *r, int n, const struct ts_arg *arg,
-                 struct ts_value *out)
+/* The same, within `depth` lists: a list may hold itself. */
+static int tensor_of(struct ts_run *r, int n, const struct ts_arg *arg,
+                     int depth, struct ts_value *out)
 {
     struct ts_value parts;
     struct ts_arg scalar[2] = {arg[0]};
@@ -296,15 +296,24 @@ int ts_do_tensor(struct ts_run *r, int n, const struct ts_arg *arg,
         return 0;
     else if (!r->im)
         return ts_fail(r, INFER_EUNSUPPORTED, "no tensors of numbers here");
+    else if (depth >= INFER_MAX_RANK)
+        return ts_fail(r, INFER_EUNSUPPORTED, "a list that is no tensor");
     else if ((rc = constant_of(r, v, dtype, out)) == 0) {
         rc = ts_new_list(r, TSV_LIST, v->list->n, &parts);
         for (int i = 0; i < v->list->n && rc == 0; i++) {
             scalar[0].value = v->list->item[i];
-            rc = ts_do_tensor(r, used, scalar, &parts.list->item[i]);
+            rc = tensor_of(r, used, scalar, depth + 1, &parts.list->item[i]);
             rc = rc < 0 ? rc : 0;
         }
         if (rc == 0)
             rc = ts_tell1(r, "stack", 1, &parts, out);
     }
     return rc < 0 ? rc : 1;
+}
+
+/* tensor(numbers, dtype=...) */
+int ts_do_tensor(struct ts_run *r, int n, const struct ts_arg *arg,
+                 struct ts_value *out)
+{
+    return tensor_of(r, n, arg, 0, out);
 }

@@ -141,7 +141,7 @@ static void refused(const char *code, const char *word)
 
     weights_import_clear(&import);
     if (rc >= 0)
-        fail_msg("accepted, but '%s' was expected", word);
+        fail_msg("%s: accepted, but '%s' was expected", code, word);
     if (!strstr(err.text, word))
         fail_msg("'%s' was expected in: %s", word, err.text);
 }
@@ -165,8 +165,9 @@ static void gives_from(const char *code, float factor, float term, int64_t rows)
     assert_int_equal(weights_dict_add(&io, "input0", x, &err), 0);
     assert_int_equal(weights_dict_add(&io, "output0", y, &err), 0);
     if (read_code(code, rows, &err, &import) < 0)
-        fail_msg("%s", err.text);
-    assert_true(run_graph(import.graph, &io) <= 1e-6);
+        fail_msg("%s: %s", code, err.text);
+    if (!(run_graph(import.graph, &io) <= 1e-6))
+        fail_msg("%s: not %g", code, (double)term);
     weights_import_clear(&import);
     weights_dict_clear(&io);
 }
@@ -235,6 +236,127 @@ TEST(test_values)
     gives(CLASS("    a, b, = torch.chunk(x, 2, 1)\n"
                 "    return torch.cat([a, b], 1)\n"),
           1, 0);
+}
+
+/* Lists, dictionaries and numbers of the language: `n` of each program is the
+ * number behind it. */
+TEST(test_containers)
+{
+    static const struct {
+        const char *body;
+        float n;
+    } rows[] = {
+        {"y = torch.slice([1, 2, 3, 4], 0, 4, 2)\n    n = (y)[1]", 3},
+        {"y = torch.slice([1, 2, 3], 1, 3, 9223372036854775807)\n"
+         "    n = torch.len(y)",
+         1},
+        {"y = torch.slice([1, 2, 3], -2)\n    n = (y)[0]", 2},
+        {"y = torch.slice([1, 2, 3], 7, 9)\n    n = torch.len(y)", 0},
+        {"y = [1, 2]\n    _0 = torch.extend(y, y)\n    n = torch.sum(y)", 6},
+        {"y = [1, 2]\n    _0 = torch.add_(y, [4])\n    n = torch.sum(y)", 7},
+        {"y = [1, 3]\n    torch.insert(y, 1, 2)\n    n = (y)[1]", 2},
+        {"y = [1, 3]\n    torch.insert(y, 9223372036854775807, 2)\n"
+         "    n = (y)[2]",
+         2},
+        {"y = [1, 3]\n    torch.insert(y, -1, 2)\n    n = (y)[1]", 2},
+        {"y = [1, 2, 3]\n    n = torch.pop(y)", 3},
+        {"y = [1, 2, 3]\n    _0 = torch.pop(y, 0)\n    n = (y)[0]", 2},
+        {"y = [1, 2, 3]\n    torch.reverse(y)\n    n = (y)[0]", 3},
+        {"y = torch.list([1, 2])\n    n = torch.len(y)", 2},
+        {"y = torch.copy([5, 2])\n    n = (y)[0]", 5},
+        {"y = torch.mul([1, 2], 3)\n    n = torch.len(y)", 6},
+        {"y = torch.mul(2, [1, 2])\n    n = torch.len(y)", 4},
+        {"y = torch.add([1], [2, 3])\n    n = (y)[2]", 3},
+        {"n = torch.max([1, 7, 3])", 7},
+        {"n = torch.min([4, 2, 3])", 2},
+        {"n = torch.max(3, 4)", 4},
+        {"n = torch.min(3, 4)", 3},
+        {"n = int(torch.__contains__([1, 2], 2))", 1},
+        {"n = int(torch.__contains__([1, 2], 3))", 0},
+        {"d = {1: 5, 2: 6}\n    n = (torch.keys(d))[1]", 2},
+        {"d = {1: 5, 2: 6}\n    n = (torch.values(d))[1]", 6},
+        {"d = {1: 5, 2: 6}\n    n = ((torch.items(d))[1])[1]", 6},
+        {"d = {1: 5}\n    n = int(torch.__contains__(d, 1))", 1},
+        {"d = {1: 5}\n    torch._set_item(d, 3, 4)\n    n = torch.len(d)", 2},
+        {"y = [1, 2]\n    torch._set_item(y, -1, 9)\n    n = (y)[1]", 9},
+        {"n = torch.len(\"four\")", 4},
+        {"n = torch.len(x)", 2},
+        {"n = int(torch.all([True, False]))", 0},
+        {"n = int(torch.any([True, False]))", 1},
+        {"n = int(torch.eq([1, 2], [1, 2]))", 1},
+        {"n = int(torch.ne([1, 2], [1, 3]))", 1},
+        {"n = int(torch.eq(\"a\", \"b\"))", 0},
+        {"n = int(torch.eq(None, 3))", 0},
+        {"n = int(torch.__is__(None, None))", 1},
+        {"n = int(torch.__isnot__(None, None))", 0},
+        {"n = int(torch.__not__(False))", 1},
+        {"n = int(torch.__and__(True, False))", 0},
+        {"n = int(torch.__or__(True, False))", 1},
+        {"n = int(torch.le(2, 2))", 1},
+        {"n = int(torch.ge(1, 2))", 0},
+        {"n = torch.pow(2, 5)", 32},
+        {"n = torch.remainder(7, -3)", -2},
+        {"n = torch.floordiv(7, -2)", -4},
+        {"n = int(torch.div(7, 2))", 3},
+        {"n = torch.floor(3.7)", 3},
+        {"n = torch.ceil(3.2)", 4},
+        {"n = int(torch.sqrt(16.))", 4},
+        {"n = int(float(3))", 3},
+        {"n = torch.numel(x)", 8},
+        {"n = torch.dim(x)", 2},
+        {"n = (torch.size(x))[1]", 4},
+        {"n = torch.size(x, -1)", 4},
+        {"n = int(torch.is_floating_point(x))", 1},
+        {"n = int(torch.is_complex(x))", 0},
+        {"n = int(torch.item(torch.tensor(3)))", 3},
+    };
+
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[1024];
+
+        snprintf(text, sizeof text,
+                 CLASS("    %s\n    return torch.add(x, n)\n"), rows[i].body);
+        gives_from(text, 1, rows[i].n, 2);
+    }
+}
+
+TEST(test_containers_refused)
+{
+    static const struct {
+        const char *body, *word;
+    } rows[] = {
+        {"y = torch.slice([1, 2], 0, 2, 0)", "a slice by steps of 0"},
+        {"y = torch.slice([1, 2], torch.size(x, 0))", "depends on"},
+        {"y = ([1, 2])[2]", "index 2 of 2 items"},
+        {"y = ([1, 2])[-3]", "index -3 of 2 items"},
+        {"y = torch.pop(annotate(List[int], []))", "index -1 of 0 items"},
+        {"y = ({1: 2})[3]", "a dictionary has no such key"},
+        {"torch._set_item([1], 1, 2)", "index 1 of 1 items"},
+        {"y = torch.mul([1], 65537)", "more than 65536 items"},
+        {"y = torch.remainder(1, 0)", "division by zero"},
+        {"y = torch.neg(torch.sub(-9223372036854775807, 1))", "64 bits"},
+        {"y = torch.mul(9223372036854775807, 2)", "64 bits"},
+        {"y = torch.pow(10, 30)", "64 bits"},
+        {"y = int(1e300)", "64 bits"},
+        {"y = torch._unwrap_optional(None)", "None where a value is needed"},
+        {"y = [1]\n    _0 = torch.append(y, y)\n    z = torch.eq(y, y)",
+         "nested too deep"},
+        {"y = [1]\n    _0 = torch.append(y, y)\n    z = torch.sum(y)",
+         "too long or too deep"},
+        {"y = [1]\n    _0 = torch.append(y, y)\n    z = torch.tensor(y)",
+         "a list that is no tensor"},
+        {"y = torch.size(x, 2)", "dimension 2"},
+        {"y = (3)(x)", "a call of what is no name"},
+        {"y = 3\n    z = y(x)", "a call of 'y'"},
+    };
+
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[1024];
+
+        snprintf(text, sizeof text, CLASS("    %s\n    return x\n"),
+                 rows[i].body);
+        refused(text, rows[i].word);
+    }
 }
 
 /* Functions of the file, classes made by the program, and tuples with names. */
@@ -410,6 +532,8 @@ int main(void)
         cmocka_unit_test(test_weights_alone),
         cmocka_unit_test(test_statements),
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_containers),
+        cmocka_unit_test(test_containers_refused),
         cmocka_unit_test(test_calls),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_syntax),
