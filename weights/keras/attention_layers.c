@@ -73,7 +73,7 @@ static bool read_inputs(struct keras_emit *k, const struct keras_value *in,
     }
     if (k->status == 0 && (!seen[0] || !seen[1]))
         keras_fail(k, INFER_EFORMAT, "a query and a value are due");
-    if (!seen[2])
+    if (!seen[2] && seen[1])
         x[2] = x[1];
     if (keras_keyword(k, "return_attention_scores"))
         keras_fail(k, INFER_EUNSUPPORTED, "scores as an output");

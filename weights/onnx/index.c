@@ -340,7 +340,7 @@ int onnx_constant_scatter_nd(struct onnx_import *im)
 
     onnx_arity(im, 3, 3);
     c = index_constant(im, 1);
-    if (fixed_shape(im, 0, 0, -1, &t) < 0)
+    if (fixed_shape(im, 0, 0, -1, &t) < 0 || !c)
         return im->rc;
     if (c->dim[c->rank - 1] > t.rank || c->dim[c->rank - 1] < 1)
         return onnx_fail(im, INFER_EFORMAT,

@@ -54,7 +54,7 @@ static int list_pads(struct onnx_import *im, int probe, int64_t *amount, int *n)
 static int read_pads(struct onnx_import *im, int rank, struct pads *pads)
 {
     int64_t amount[2 * INFER_MAX_RANK], axis[INFER_MAX_RANK];
-    int at[INFER_MAX_RANK], n = -1, n_axes = -1, i, p;
+    int at[INFER_MAX_RANK] = {0}, n = -1, n_axes = -1, i, p;
     unsigned seen = 0;
 
     memset(pads, 0, sizeof *pads);

@@ -87,7 +87,7 @@ struct pb_span tf_ints(struct onnx_import *im, const char *word,
     const struct pb_span out = tf_temp(im, word);
     const int64_t dim = n;
     struct constant *c;
-    int v;
+    int v = 0;
 
     if (im->rc < 0)
         return out;

@@ -23,8 +23,10 @@ void tflite_import_concat(struct tflite_import *im, int param)
     for (int i = 0; i < n; i++)
         swapped = swapped || tflite_is_swapped(im, i);
     in = calloc((unsigned)n, sizeof *in);
-    if (!in)
+    if (!in) {
         tflite_fail(im, INFER_EMEMORY, "out of memory");
+        return;
+    }
     for (int i = 0; i < n && im->status == 0; i++)
         in[i] = tflite_in(im, i, swapped);
     tflite_defaults(GRAPH_CONCAT, &attr);
@@ -48,8 +50,10 @@ void tflite_import_pack(struct tflite_import *im, int param)
     axis =
         tflite_axis(im, fb_i32(&im->op.options, 1, 0), tflite_rank(im, 0) + 1);
     in = calloc((size_t)n, sizeof *in);
-    if (!in)
+    if (!in) {
         tflite_fail(im, INFER_EMEMORY, "out of memory");
+        return;
+    }
     for (int i = 0; i < n && im->status == 0; i++)
         in[i] =
             tflite_dims(im, GRAPH_UNSQUEEZE, tflite_in(im, i, false), 1, &axis);

@@ -96,7 +96,8 @@ static int bias(struct tflite_import *im, int i, const struct layer *l)
         return -1;
     if (!c || (scalar_is_float(c->dtype) && !l->integers))
         return tflite_in(im, i, false);
-    if (c->dtype != INFER_I32 && c->dtype != INFER_I64)
+    if ((c->dtype != INFER_I32 && c->dtype != INFER_I64) ||
+        (!l->integers && t.scale.count == 0))
         return tflite_fail(im, INFER_EUNSUPPORTED, "a bias that is %s",
                            tflite_type_name(t.type));
     to = tflite_constant_new(im, INFER_F32, c->rank, c->dim);
@@ -104,7 +105,7 @@ static int bias(struct tflite_import *im, int i, const struct layer *l)
         return -1;
     for (int64_t k = 0; k < constant_count(c); k++) {
         double b = (double)scalar_load_i64(c->dtype, c->data, k);
-        if (!l->integers && t.scale.count > 0)
+        if (!l->integers)
             b *= (double)fb_list_f32(&t.scale,
                                      (size_t)k < t.scale.count ? (size_t)k : 0);
         scalar_store(INFER_F32, to->data, k, b);

@@ -261,8 +261,11 @@ static int requantise(struct tflite_import *im, int x, const struct part *part,
 
     by = calloc((size_t)n + 1, sizeof *by);
     plus = calloc((size_t)n + 1, sizeof *plus);
-    if (!by || !plus)
-        tflite_fail(im, INFER_EMEMORY, "out of memory");
+    if (!by || !plus) {
+        free(by);
+        free(plus);
+        return tflite_fail(im, INFER_EMEMORY, "out of memory");
+    }
     x = tflite_plain_unary(im, x, KERN_ROUND);
     if (im->status < 0)
         x = -1;

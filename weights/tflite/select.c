@@ -211,8 +211,9 @@ static bool read_blocks(struct tflite_import *im, struct blocks *b)
         if (b->size[i] < 1 || b->size[i] > INT16_MAX || b->amount[2 * i] < 0 ||
             b->amount[2 * i] > INT16_MAX || b->amount[2 * i + 1] < 0 ||
             b->amount[2 * i + 1] > INT16_MAX)
-            tflite_fail(im, INFER_EFORMAT, "a block of %lld",
-                        (long long)b->size[i]);
+            tflite_fail(im, INFER_EFORMAT, "a block of %lld with %lld and %lld",
+                        (long long)b->size[i], (long long)b->amount[2 * i],
+                        (long long)b->amount[2 * i + 1]);
     return im->status == 0;
 }
 
