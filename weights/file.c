@@ -3,6 +3,10 @@
  * mapping: a file that changes meanwhile can give an error but not a fault. */
 #include "weights/weights.h"
 
+#include <ctype.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
 #include "kernels/base/error.h"
 #include "kernels/base/memory_size.h"
 
@@ -25,6 +29,22 @@ int weights_file_read(const char *path, uint64_t max_bytes,
     out->path = path;
     out->blob = blob;
     return 0;
+}
+
+bool weights_is_text(const char *path)
+{
+    unsigned char head[4096];
+    struct stat st;
+    FILE *f =
+        stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
+    const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
+    size_t i = 0;
+
+    while (i < n && (head[i] >= ' ' || isspace(head[i])))
+        i++;
+    if (f)
+        fclose(f);
+    return n > 0 && i == n;
 }
 
 void weights_file_close(struct weights_file *file)

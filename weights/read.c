@@ -105,27 +105,51 @@ static const char *foreign(const struct weights_file *file)
     return NULL;
 }
 
-/* The row that knows the content best, or NULL. */
-static const struct weights_format *recognise(const struct weights_file *file)
+/* Scores below this are guesses: what the architecture says comes first. */
+#define GUESS 50
+
+/* The row that knows the content best, or NULL; *score is its. */
+static const struct weights_format *recognise(const struct weights_file *file,
+                                              int *score)
 {
     const struct weights_format *best = NULL;
-    int score, best_score = 0;
-    size_t i;
 
-    for (i = 0; formats[i]; i++) {
-        score = formats[i]->probe(file);
-        if (score > best_score) {
-            best_score = score;
+    *score = 0;
+    for (size_t i = 0; formats[i]; i++) {
+        const int own = formats[i]->probe(file);
+        if (own > *score) {
+            *score = own;
             best = formats[i];
         }
     }
     return best;
 }
 
-static int choose(const struct weights_file *file, const char *from,
+/* The row whose network options name as the architecture; NULL. */
+static const struct weights_format *
+of_architecture(const struct weights_options *options)
+{
+    const struct weights_format *format = NULL;
+    struct infer_error ignored;
+    struct weights_file arch;
+
+    if (!options->arch ||
+        weights_file_read(options->arch, 0, &ignored, &arch) < 0)
+        return NULL;
+    for (size_t i = 0; formats[i] && !format; i++)
+        if (formats[i]->is_network && formats[i]->is_network(&arch))
+            format = formats[i];
+    weights_file_close(&arch);
+    return format;
+}
+
+static int choose(const struct weights_file *file,
+                  const struct weights_options *options,
                   struct infer_error *err, const struct weights_format **out)
 {
-    const struct weights_format *best = recognise(file);
+    int score;
+    const struct weights_format *best = recognise(file, &score), *other = NULL;
+    const char *from = options->from;
     char known[256];
     size_t i;
 
@@ -133,6 +157,10 @@ static int choose(const struct weights_file *file, const char *from,
     if (!best && foreign(file))
         return error_set(err, INFER_EUNSUPPORTED, "%s", foreign(file));
     if (!from || strcmp(from, "auto") == 0) {
+        if (score < GUESS)
+            other = of_architecture(options);
+        if (other)
+            best = other;
         if (!best)
             return error_set(err, INFER_EUNSUPPORTED,
                              "the content is of no format known here "
@@ -144,7 +172,8 @@ static int choose(const struct weights_file *file, const char *from,
     for (i = 0; formats[i]; i++) {
         if (strcmp(formats[i]->name, from) != 0)
             continue;
-        if (formats[i]->probe(file) <= 0)
+        if (formats[i]->probe(file) <= 0 &&
+            of_architecture(options) != formats[i])
             return error_set(err, INFER_EFORMAT,
                              "the content is not %s, which was asked for%s%s",
                              from, best ? "; it looks like " : "",
@@ -176,7 +205,7 @@ int weights_read(const char *path, const struct weights_options *options,
     if (file.blob->bytes == 0)
         rc = error_set(err, INFER_EFORMAT, "the file is empty");
     else
-        rc = choose(&file, options->from, err, &format);
+        rc = choose(&file, options, err, &format);
     if (rc == 0) {
         import.format = format->name;
         rc = format->read(&file, options, err, &import);

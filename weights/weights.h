@@ -139,6 +139,9 @@ struct weights_format {
     const char *description; /* "ONNX model, opset 1 to 24" */
     /* Looks at the content alone; 0 no .. 100 certain. */
     int (*probe)(const struct weights_file *file);
+    /* Of formats with the network in one file and the weights in another: true
+     * for the network, false for the weights.  NULL: a single file. */
+    bool (*is_network)(const struct weights_file *file);
     int (*read)(struct weights_file *file,
                 const struct weights_options *options, struct infer_error *err,
                 struct weights_import *out);
@@ -163,6 +166,9 @@ struct weights_network {
     struct weights_import import; /* zeroed unless weights_read() made it */
     uint64_t bytes;               /* of the files */
 };
+/* True for a file of text: an architecture, or the network of a format that has
+ * its weights in another file.  False where it cannot be read. */
+bool weights_is_text(const char *path);
 int weights_network_open(const char *path,
                          const struct weights_options *options,
                          struct infer_error *err, struct weights_network *out);

@@ -14,6 +14,19 @@ model=$dir/digits.infer
 
 # ---- the main job
 expect 0 'fold-batch-norm' "$wconv" "$weights" "$arch" -o "$model" --verify
+# A network and its weights, in either order; the weights of an ncnn network may
+# begin with nothing that tells them.
+expect 0 'fold-batch-norm' "$wconv" "${arch#--arch=}" "$weights" -o "$dir/two.infer"
+cmp -s "$model" "$dir/two.infer" || fail "a network and its weights make another file"
+printf '7767517\n2 2\nInput x 0 1 x 0=2 1=2 2=1\nConvolution y 1 1 x y 0=1 1=1 6=1\n' \
+    >"$dir/net.param"
+printf '\0\0\0\0\0\0\0\100' >"$dir/other.bin"
+expect 0 '1 nodes' "$wconv" "$dir/other.bin" "$dir/net.param" -o "$dir/two.infer"
+expect 0 '1 nodes' "$wconv" "$dir/other.bin" --from=ncnn --arch="$dir/net.param" \
+    -o "$dir/two.infer"
+expect 2 'no format known' "$wconv" "$dir/other.bin" -o "$dir/x"
+expect 1 'and its weights' "$wconv" "$weights" "$weights" -o "$dir/x"
+rm "$dir/net.param" "$dir/other.bin"
 expect 0 'stripped.*optimiser state' "$wconv" "$weights" "$arch" -o "$model" -v
 expect 2 'no built-in architecture fits' "$wconv" "$weights" -o "$dir/x"
 expect 0 'pictures .*gray, scale 1/255 (architecture)' "$wconv" "$weights" \
@@ -625,7 +638,7 @@ expect 2 'page.onnx: an HTML page: ' "$wconv" "$dir/page.onnx" -o "$dir/y"
 expect 2 'lfs.pth: a pointer of Git LFS: ' "$wconv" "$dir/lfs.pth" -o "$dir/y"
 expect 2 'weights.gz: a gzip file: ' "$wconv" "$dir/weights.gz" -o "$dir/y"
 expect 2 '7.png: a picture, ' "$wconv" "$pictures/7.png" -o "$dir/y"
-expect 1 'one input file; other commands: wconv inspect' "$wconv" inspekt x
+expect 1 'one input file, or a network .*other commands: wconv inspect' "$wconv" inspekt x
 rm "$dir/page.onnx" "$dir/lfs.pth" "$dir/weights.gz"
 absent "$dir/y"
 

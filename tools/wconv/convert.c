@@ -14,6 +14,7 @@
 
 static const char usage[] =
     "usage: wconv IN -o OUT [options]\n"
+    "       wconv NETWORK WEIGHTS -o OUT [options]\n"
     "       wconv inspect FILE [--layers] [--weights] [--dot] [--html=FILE]\n"
     "       wconv diff A B\n"
     "\n"
@@ -607,6 +608,34 @@ static bool check_quantize(struct cli *cli, const struct wconv_request *r)
     return fault == NULL;
 }
 
+/* One file; or two, the network's text and its weights in either order, as
+ * Caffe, Darknet and ncnn have them. */
+static bool take_inputs(const struct cli *cli, struct wconv_request *r,
+                        char **argv, int count)
+{
+    if (count == 1) {
+        r->in = argv[0];
+        return true;
+    }
+    if (count == 2 && r->weights.arch == NULL) {
+        const bool text[2] = {weights_is_text(argv[0]),
+                              weights_is_text(argv[1])};
+        if (text[0] != text[1]) {
+            r->weights.arch = argv[text[1]];
+            r->in = argv[text[0]];
+            return true;
+        }
+    }
+    cli_error(cli, count == 0 ? "no input file (see --help)"
+                   : count == 2
+                       ? "takes one input file, or a network (.prototxt, .cfg, "
+                         ".param, .json) and its weights; other commands: "
+                         "wconv inspect, wconv diff (see --help)"
+                       : "takes one input file; other commands: wconv "
+                         "inspect, wconv diff (see --help)");
+    return false;
+}
+
 int wconv_convert(int argc, char **argv)
 {
     struct cli cli = {.tool = "wconv", .usage = usage, .option = options};
@@ -621,11 +650,10 @@ int wconv_convert(int argc, char **argv)
         code = rc > 0 ? CLI_OK : CLI_USAGE;
     } else if (r.list != WCONV_NO_LIST) {
         wconv_print_list(r.list, cli.json);
-    } else if (count != 1 || (r.out == NULL && r.emit_c == NULL)) {
-        cli_error(&cli, count == 0   ? "no input file (see --help)"
-                        : count != 1 ? "takes one input file; other commands: "
-                                       "wconv inspect, wconv diff (see --help)"
-                                     : "no output file: add -o FILE");
+    } else if (!take_inputs(&cli, &r, argv, count)) {
+        code = CLI_USAGE;
+    } else if (r.out == NULL && r.emit_c == NULL) {
+        cli_error(&cli, "no output file: add -o FILE");
         code = CLI_USAGE;
     } else if (!check_quantize(&cli, &r)) {
         code = CLI_USAGE;
@@ -633,7 +661,6 @@ int wconv_convert(int argc, char **argv)
         cli_error(&cli, "--atol and --rtol go with --verify");
         code = CLI_USAGE;
     } else {
-        r.in = argv[0];
         if (r.verify_reference != NULL &&
             strcmp(r.verify_reference, "reference") == 0) {
             r.verify_reference = NULL;

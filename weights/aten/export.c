@@ -178,5 +178,9 @@ static int read_export(struct weights_file *file,
 }
 
 const struct weights_format weights_format_export = {
-    "pt2", "PyTorch program of torch.export (.pt2), PyTorch 2.8 and later",
-    probe, read_export};
+    .name = "pt2",
+    .description =
+        "PyTorch program of torch.export (.pt2), PyTorch 2.8 and later",
+    .probe = probe,
+    .read = read_export,
+};

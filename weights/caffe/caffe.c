@@ -36,5 +36,6 @@ const struct weights_format weights_format_caffe = {
     .name = "caffe",
     .description = "Caffe: .prototxt and .caffemodel",
     .probe = probe,
+    .is_network = is_text,
     .read = read_file,
 };

@@ -328,11 +328,14 @@ static bool is_weights(const struct blob *blob)
            bytes_left(&cursor) > 0 && bytes_left(&cursor) % sizeof(float) == 0;
 }
 
+static bool is_text(const struct weights_file *file)
+{
+    return darknet_config_probe(file->blob->data, file->blob->bytes);
+}
+
 static int probe(const struct weights_file *file)
 {
-    if (darknet_config_probe(file->blob->data, file->blob->bytes))
-        return 90;
-    return is_weights(file->blob) ? 15 : 0;
+    return is_text(file) ? 90 : is_weights(file->blob) ? 15 : 0;
 }
 
 static int read_file(struct weights_file *file,
@@ -341,14 +344,13 @@ static int read_file(struct weights_file *file,
 {
     static const struct layers_pair pair = {".cfg", ".weights", darknet_read};
 
-    return layers_read_pair(
-        &pair, file, darknet_config_probe(file->blob->data, file->blob->bytes),
-        options, err, out);
+    return layers_read_pair(&pair, file, is_text(file), options, err, out);
 }
 
 const struct weights_format weights_format_darknet = {
     .name = "darknet",
     .description = "Darknet: .cfg and .weights",
     .probe = probe,
+    .is_network = is_text,
     .read = read_file,
 };

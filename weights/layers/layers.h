@@ -68,10 +68,11 @@ struct layers_pair {
                 const struct weights_options *options, struct infer_error *err,
                 struct weights_import *out);
 };
-/* Reads a format from one of its files, is_network saying from which.  The
- * other is the one that --arch names, for weights, or lies beside it by the
- * same stem; a symbolic link is refused.  The import gets path and size of the
- * other.  Weights without their network are EUNSUPPORTED. */
+/* Reads a format from one of its files, is_network saying from which
+ * (struct weights_format).  The other is the one that --arch names, for
+ * weights, or lies beside it by the same stem; a symbolic link is refused.  The
+ * import gets path and size of the other.  Weights without their network are
+ * EUNSUPPORTED. */
 int layers_read_pair(const struct layers_pair *pair, struct weights_file *file,
                      bool is_network, const struct weights_options *options,
                      struct infer_error *err, struct weights_import *out);

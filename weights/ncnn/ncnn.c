@@ -279,5 +279,6 @@ const struct weights_format weights_format_ncnn = {
     .name = "ncnn",
     .description = "ncnn: .param and .bin",
     .probe = probe,
+    .is_network = is_text,
     .read = read_file,
 };

@@ -47,28 +47,33 @@ void ncnn_slice(struct ncnn *n, struct ncnn_ends *ends, int arg)
     }
 }
 
-/* By where it begins along w, h and c, and how far it goes or what it leaves
- * at the end. */
+/* By where it begins along w, h and c, and how far it goes (as far as the
+ * second input, where there is one) or what it leaves at the end. */
 static void crop_by_offsets(struct ncnn *n, struct ncnn_ends *ends)
 {
     static const struct {
         int offset, size, rest;
     } id[] = {{0, 3, 6}, {1, 4, 7}, {2, 5, 8}}; /* w, h, c */
     const int rank = layers_rank(&n->b, ends->in[0]);
+    const int like = ends->n_in == 2 ? layers_rank(&n->b, ends->in[1]) : rank;
     int y = ends->in[0];
 
-    if (rank < 2 || rank > 4 || ends->n_in != 1) {
-        layers_fail(&n->b, INFER_EUNSUPPORTED,
-                    "a crop to the size of another tensor");
+    if (rank < 2 || rank > 4) {
+        layers_fail(&n->b, INFER_EUNSUPPORTED, "a crop of %d dimensions",
+                    rank - 1);
         return;
     }
-    for (int i = 0; i < 3 && n->b.status == 0; i++) {
+    /* The channels of a matrix are its rows' rows: there are none. */
+    for (int i = 0; i < rank - 1 && n->b.status == 0; i++) {
         const int64_t begin = ncnn_int(n, id[i].offset, 0, INT32_MAX, 0);
-        const int64_t size = ncnn_int(n, id[i].size, NCNN_NONE, INT32_MAX, 0);
-        const int64_t rest = ncnn_int(n, id[i].rest, 0, INT32_MAX, 0);
+        int64_t size = ncnn_int(n, id[i].size, NCNN_NONE, INT32_MAX, 0);
+        int64_t rest = ncnn_int(n, id[i].rest, 0, INT32_MAX, 0);
 
-        /* The channels of a matrix are its rows' rows: there are none. */
-        if (i >= rank - 1 || (begin == 0 && size <= 0 && rest == 0))
+        if (ends->n_in == 2 && (i < 2 || like == rank)) {
+            size = layers_known(&n->b, ends->in[1], like - 1 - i);
+            rest = 0;
+        }
+        if (begin == 0 && size <= 0 && rest == 0)
             continue;
         y = layers_slice(&n->b, "", y, rank - 1 - i, begin,
                          size > 0   ? begin + size
@@ -79,7 +84,8 @@ static void crop_by_offsets(struct ncnn *n, struct ncnn_ends *ends)
     ends->out[0] = y;
 }
 
-/* By starts, ends and axes (parameters 9, 10, 11), or by offsets. */
+/* By starts, ends and axes (parameters 9, 10, 11), or by offsets and the sizes
+ * of a second input. */
 void ncnn_crop(struct ncnn *n, struct ncnn_ends *ends, int arg)
 {
     const int rank = layers_rank(&n->b, ends->in[0]);

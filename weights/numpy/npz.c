@@ -209,4 +209,8 @@ static int read(struct weights_file *file,
 }
 
 const struct weights_format weights_format_npz = {
-    "npz", "numpy arrays (.npz, .npy)", probe, read};
+    .name = "npz",
+    .description = "numpy arrays (.npz, .npy)",
+    .probe = probe,
+    .read = read,
+};

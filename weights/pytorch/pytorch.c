@@ -341,6 +341,9 @@ static int read(struct weights_file *file,
 }
 
 const struct weights_format weights_format_pytorch = {
-    "pytorch",
-    "PyTorch state_dict, checkpoint or network (.pth, .pt), zip or legacy",
-    probe, read};
+    .name = "pytorch",
+    .description =
+        "PyTorch state_dict, checkpoint or network (.pth, .pt), zip or legacy",
+    .probe = probe,
+    .read = read,
+};

@@ -426,5 +426,8 @@ static int read(struct weights_file *file,
 }
 
 const struct weights_format weights_format_safetensors = {
-    "safetensors", "safetensors (.safetensors, or the index of shards)", probe,
-    read};
+    .name = "safetensors",
+    .description = "safetensors (.safetensors, or the index of shards)",
+    .probe = probe,
+    .read = read,
+};

@@ -390,5 +390,8 @@ static int probe(const struct weights_file *file)
 }
 
 const struct weights_format weights_format_tensorflow = {
-    "tensorflow", "TensorFlow frozen graph (.pb) and SavedModel", probe,
-    read_tensorflow};
+    .name = "tensorflow",
+    .description = "TensorFlow frozen graph (.pb) and SavedModel",
+    .probe = probe,
+    .read = read_tensorflow,
+};

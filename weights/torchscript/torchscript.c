@@ -141,6 +141,9 @@ static int read(struct weights_file *file,
 }
 
 const struct weights_format weights_format_torchscript = {
-    "torchscript",
-    "TorchScript program of torch.jit.save (.pt): traced, scripted, frozen",
-    probe, read};
+    .name = "torchscript",
+    .description =
+        "TorchScript program of torch.jit.save (.pt): traced, scripted, frozen",
+    .probe = probe,
+    .read = read,
+};

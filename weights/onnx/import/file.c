@@ -198,4 +198,8 @@ static int probe_onnx(const struct weights_file *file)
 }
 
 const struct weights_format weights_format_onnx = {
-    "onnx", "ONNX model, opset 1 to 28", probe_onnx, read_onnx};
+    .name = "onnx",
+    .description = "ONNX model, opset 1 to 28",
+    .probe = probe_onnx,
+    .read = read_onnx,
+};

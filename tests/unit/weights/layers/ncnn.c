@@ -249,6 +249,9 @@ TEST(test_shapes)
           F(1, 2));
     check(NET(4, 1, 1, "Crop y 1 1 x y 0=1 6=1"), NULL, ramp, SHAPE(1, 1, 1, 4),
           F(1, 2));
+    check("7767517\n3 3\nInput x 0 1 x 0=4 1=1 2=1\n"
+          "Crop c 1 1 x c 3=2\nCrop y 2 1 x c y 0=1\n",
+          NULL, ramp, SHAPE(1, 1, 1, 4), F(1, 2));
     check(NET(2, 2, 0, "ExpandDims y 1 1 x y -23303=1,0"), NULL, ramp,
           SHAPE(1, 2, 2), F(0, 1, 2, 3));
     check(NET(2, 1, 2, "Squeeze y 1 1 x y -23303=1,1"), NULL, ramp,
