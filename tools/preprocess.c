@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "libinfer/image/preprocess.h"
 #include "tools/words.h"
 
 /* ---- presets ------------------------------------------------------- */
@@ -89,20 +90,20 @@ static void add_scale(struct words *w, float scale)
 }
 
 static void add_stored(struct words *w, const struct graph_preprocess *p,
-                       const struct graph_value *x)
+                       const int64_t dim[4])
 {
     static const char *const policies[] = {"exact size", "shorter side",
                                            "letterbox", "no resizing"};
     static const char *const colors[] = {"RGB", "BGR", "gray"};
     static const char *const filters[] = {"bilinear", "nearest", "bicubic"};
-    const int n = x->dim[1] > 4 ? 4 : (int)x->dim[1];
+    const int n = (int)dim[1];
 
     add(w, "%s", policies[p->policy]);
     if (p->policy == GRAPH_RESIZE_SHORTER && p->resize > 0)
         add(w, " %d", p->resize);
     add(w, " (%s)", filters[p->filter]);
-    if (p->policy == GRAPH_RESIZE_SHORTER && x->dim[2] > 0 && x->dim[3] > 0)
-        add(w, ", centre crop %" PRId64 "x%" PRId64, x->dim[2], x->dim[3]);
+    if (p->policy == GRAPH_RESIZE_SHORTER && dim[2] > 0 && dim[3] > 0)
+        add(w, ", centre crop %" PRId64 "x%" PRId64, dim[2], dim[3]);
     add(w, ", %s", colors[p->color]);
     add_scale(w, p->scale);
     add_numbers(w, "mean", p->mean, n, 0);
@@ -114,15 +115,16 @@ bool preprocess_text(const struct graph *g, const char *source, char *out,
 {
     const struct graph_value *x = g->n_inputs ? &g->value[g->input[0]] : NULL;
     struct words w = {.out = out, .bytes = bytes};
+    int64_t dim[4];
 
-    if (x == NULL || x->rank != 4 || (x->dim[1] != 1 && x->dim[1] != 3))
+    if (x == NULL || !preprocess_dims(x->rank, x->dim, dim))
         return false;
     if (g->preprocess[0].present) {
-        add_stored(&w, &g->preprocess[0], x);
+        add_stored(&w, &g->preprocess[0], dim);
         add(&w, " (%s)", source);
     } else {
         add(&w, "%s, scale 1/255 (assumed: the file does not say)",
-            x->dim[1] == 1 ? "gray" : "RGB");
+            dim[1] == 1 ? "gray" : "RGB");
     }
     return true;
 }

@@ -16,8 +16,7 @@ int preprocess_set_preset(int which, struct graph_preprocess *p);
 /* What the first input expects of pictures and, in brackets, who says so, or
  * that 0 to 1 is assumed: "shorter side 256 (bilinear), centre crop 224x224,
  * RGB, scale 1/255, mean ... (options)"; mean 0 and std 1 are left out.
- * False, and nothing, where that input is no picture (N,C,H,W with 1 or 3
- * channels). */
+ * False, and nothing, where that input is no picture. */
 bool preprocess_text(const struct graph *g, const char *source, char *out,
                      size_t bytes);
 

@@ -317,7 +317,9 @@ static int check_preprocess(const struct graph *g, int input,
         return error_add(err, INFER_EFORMAT,
                          "input '%.*s': preprocessing out of range",
                          GRAPH_SHOWN, v->name);
-    if (v->rank >= 0 && (v->rank != 4 || !op_fits(v->dim[1], channels)))
+    /* N,C,H,W, or one picture of 3,H,W. */
+    if (v->rank >= 0 && !(v->rank == 4 && op_fits(v->dim[1], channels)) &&
+        !(v->rank == 3 && v->dim[0] == 3 && channels == 3))
         return error_add(err, INFER_EFORMAT,
                          "input '%.*s' is no picture of %d channels, but has "
                          "preprocessing",

@@ -142,6 +142,10 @@ int infer_model_take_pixels(const struct infer_model *model, int index,
     rc = preprocess_check(from, index, err);
     if (rc < 0)
         return rc;
+    if (from->value[from->input[index]].rank != 4)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "input '%s' is one picture without a batch",
+                         from->value[from->input[index]].name);
     if (graph_is_output(from, from->input[index]))
         return error_set(err, INFER_EUNSUPPORTED, "input '%s' is an output too",
                          from->value[from->input[index]].name);

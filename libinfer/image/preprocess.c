@@ -124,7 +124,7 @@ static int wanted_extent(const struct graph_value *v, const int64_t *shape_hw,
     int i;
 
     for (i = 0; i < 2; i++) {
-        hw[i] = v->dim[2 + i];
+        hw[i] = v->dim[v->rank - 2 + i];
         if (hw[i] < 0 && shape_hw == NULL)
             return error_set(err, INFER_EARGUMENT,
                              "input '%s': height and width are free, and no "
@@ -169,7 +169,7 @@ static int find_wanted(const struct infer_model *model, int index,
     if (rc < 0)
         return rc;
     w->p = preprocess_of(g, index);
-    w->channels = (int)v->dim[1];
+    w->channels = (int)v->dim[v->rank - 3];
     w->height = (int)hw[0];
     w->width = (int)hw[1];
     w->count = (size_t)hw[0] * (size_t)hw[1];
@@ -187,15 +187,26 @@ const struct graph_preprocess *preprocess_of(const struct graph *g, int index)
     return g->preprocess[index].present ? &g->preprocess[index] : &by_default;
 }
 
+bool preprocess_dims(int rank, const int64_t *dim, int64_t out[4])
+{
+    if (rank != 4 && !(rank == 3 && dim[0] == 3))
+        return false;
+    out[0] = 1;
+    for (int i = 0; i < rank; i++)
+        out[4 - rank + i] = dim[i];
+    return out[1] == 1 || out[1] == 3;
+}
+
 int preprocess_check(const struct graph *g, int index, struct infer_error *err)
 {
     const struct graph_value *v;
+    int64_t dim[4];
 
     if (index < 0 || index >= g->n_inputs)
         return error_set(err, INFER_EARGUMENT, "the model has no input %d",
                          index);
     v = &g->value[g->input[index]];
-    if (v->rank != 4 || (v->dim[1] != 1 && v->dim[1] != 3))
+    if (!preprocess_dims(v->rank, v->dim, dim))
         return error_set(err, INFER_EARGUMENT,
                          "input '%s' is no picture (N,1 or 3,H,W)", v->name);
     return INFER_OK;

@@ -7,8 +7,11 @@
 #include "include/infer.h"
 #include "libinfer/graph/graph.h"
 
-/* EARGUMENT where the graph has no such input or it takes no picture, which is
- * N, 1 or 3, H, W. */
+/* The sizes of an input that takes pictures as N,C,H,W: N, 1 or 3, H, W; or 3,
+ * H, W, which is one picture (torchvision's detectors).  False where it takes
+ * none. */
+bool preprocess_dims(int rank, const int64_t *dim, int64_t out[4]);
+/* EARGUMENT where the graph has no such input or it takes no picture. */
 int preprocess_check(const struct graph *g, int index, struct infer_error *err);
 /* The description of the input; the default is its size, values in 0 .. 1. */
 const struct graph_preprocess *preprocess_of(const struct graph *g, int index);

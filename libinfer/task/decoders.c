@@ -109,15 +109,40 @@ bool yolox_fits(const struct task_outputs *o)
     return single(o, &e) && e.dim[1] > 5 && e.dim[0] == cells(o, 8, 32);
 }
 
-/* Offsets in cells, logarithms of sides in cells, objectness, classes. */
+/* Whether the sides of rows are pixels.  As logarithms of cells the largest
+ * would be a box of more than the input. */
+static bool has_pixels(const struct task_outputs *o, const struct task_entry *e)
+{
+    const double most =
+        1 + log((double)(o->width > o->height ? o->width : o->height));
+    bool large = false;
+
+    for (int64_t i = 0; i < e->dim[0]; i++)
+        for (int64_t at = i * e->dim[1] + 2; at < i * e->dim[1] + 4; at++) {
+            if (entry_at(e, at) < 0)
+                return false;
+            large = large || entry_at(e, at) > most;
+        }
+    return large;
+}
+
+/* Offsets in cells, logarithms of sides in cells, objectness, classes; or the
+ * same with boxes in pixels (YOLOX's --decode_in_inference), of one grid, too.
+ */
 bool yolox_decode(const struct task_outputs *o, struct box_list *list)
 {
     struct task_entry e;
     int64_t row = 0;
 
-    if (!single(o, &e) || e.dim[1] < 6 || e.dim[0] != cells(o, 8, 32))
+    if (!single(o, &e) || e.dim[1] < 6)
         return false;
-    for (int stride = 8; stride <= 32; stride *= 2)
+    const int first = e.dim[0] == cells(o, 8, 32) ? 8 : 16;
+
+    if (first == 16 && e.dim[0] != cells(o, 16, 16))
+        return false;
+    const bool pixels = has_pixels(o, &e);
+
+    for (int stride = first; stride <= (first == 8 ? 32 : 16); stride *= 2)
         for (int64_t y = 0; y < o->height / stride; y++)
             for (int64_t x = 0; x < o->width / stride; x++, row++) {
                 const int64_t at = row * e.dim[1];
@@ -127,7 +152,10 @@ bool yolox_decode(const struct task_outputs *o, struct box_list *list)
                 struct task_box *b =
                     box_add(list, best * entry_at(&e, at + 4), label);
 
-                if (b)
+                if (b && pixels)
+                    box_centred(b, entry_at(&e, at), entry_at(&e, at + 1),
+                                entry_at(&e, at + 2), entry_at(&e, at + 3));
+                else if (b)
                     box_centred(b, ((double)x + entry_at(&e, at)) * stride,
                                 ((double)y + entry_at(&e, at + 1)) * stride,
                                 exp(entry_at(&e, at + 2)) * stride,

@@ -8,6 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
+#include "libinfer/image/preprocess.h"
 #include "libinfer/task/decoder.h"
 
 const char *const task_words[] = {"classify", "detect",    "segment",   "image",
@@ -96,6 +97,12 @@ struct task task_recognise(const struct task_outputs *o)
 
     if (o->count < 1)
         return task;
+    /* Maps of one size may be heat, sides and offsets. */
+    task.decoder = o->count > 2 ? decoder_of(o) : NULL;
+    if (task.decoder) {
+        task.kind = TASK_DETECT;
+        return task;
+    }
     if (is_plane(o, &e)) {
         const bool shrunk = e.dim[1] < o->height;
 
@@ -125,9 +132,10 @@ static bool outputs_of(const struct graph *g, struct infer_array *array,
                        struct task_outputs *o)
 {
     const struct graph_value *x = g->n_inputs ? &g->value[g->input[0]] : NULL;
+    int64_t in[4];
 
-    if (x == NULL || x->rank != 4 || (x->dim[1] != 1 && x->dim[1] != 3) ||
-        x->dim[2] <= 0 || x->dim[3] <= 0)
+    if (x == NULL || !preprocess_dims(x->rank, x->dim, in) || in[2] <= 0 ||
+        in[3] <= 0)
         return false;
     for (int i = 0; i < g->n_outputs; i++) {
         const struct graph_value *y = &g->value[g->output[i]];
@@ -143,9 +151,9 @@ static bool outputs_of(const struct graph *g, struct infer_array *array,
     *o = (struct task_outputs){.array = array,
                                .count = g->n_outputs,
                                .batch = 1,
-                               .width = x->dim[3],
-                               .height = x->dim[2],
-                               .channels = x->dim[1]};
+                               .width = in[3],
+                               .height = in[2],
+                               .channels = in[1]};
     return o->count > 0;
 }
 

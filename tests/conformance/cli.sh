@@ -33,6 +33,16 @@ expect 0 'pictures .*gray, scale 1/255 (architecture)' "$wconv" "$weights" \
     "$arch" -o "$model"
 expect 0 'pictures .*mean 0.5 (options)' "$wconv" "$weights" "$arch" \
     -o "$dir/layers.infer" --mean=0.5
+# What is not said stays as it was; a mean of pixels of 0 to 255 scales by 1.
+expect 0 'pictures *letterbox .*scale 1/255 (options)' "$wconv" "$weights" \
+    "$arch" -o "$dir/other.infer" --resize=letterbox
+expect 0 'exact size .*scale 1, mean 127, std 128 (options)' "$wconv" \
+    "$weights" "$arch" -o "$dir/other.infer" --mean=127 --std=128
+expect 0 'letterbox .*scale 1, mean 127, std 128 (options)' "$wconv" \
+    "$dir/other.infer" -o "$dir/other.infer" --resize=letterbox
+expect 0 'scale 1/255, mean 0.5, std 0.5 (options)' "$wconv" \
+    "$dir/other.infer" -o "$dir/other.infer" --mean=0.5 --std=0.5
+rm "$dir/other.infer"
 expect 0 'pictures .*mean 0.5 (model file)' "$wconv" inspect \
     "$dir/layers.infer"
 expect 0 'pictures .*mean 0.485,0.456,0.406, .*(architecture)' "$wconv" inspect \
@@ -201,6 +211,26 @@ for start in 'RIFF$\000\000\000WEBPVP8 =a WebP' 'GIF89a=a GIF' \
     printf "${start%=*}" >"$dir/page.jpg"
     expect 2 "page.jpg: .*${start##*=}" "$infer" -m "$model" "$dir/page.jpg"
 done
+
+# ---- an input of one picture without a batch, as torchvision exports detectors
+cat >"$dir/single.json" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [3, 16, 16]}],
+ "nodes": [{"name": "r", "op": "reshape", "in": ["x"], "out": ["r"],
+            "attr": {"shape": [96, 8]}},
+           {"name": "s", "op": "split", "in": ["r"], "out": ["boxes", "scores"],
+            "attr": {"axis": 1, "sizes": [4, 4]}}],
+ "outputs": ["boxes", "scores"]}
+END
+expect 0 'task  *detect:scored (by the outputs)' "$wconv" "$dir/single.json" \
+    -o "$dir/single.infer" --resize=letterbox --mean=0,0,0 --std=1
+expect 0 'pictures letterbox .*RGB, scale 1/255 (model file)' "$wconv" inspect \
+    "$dir/single.infer"
+expect 0 '3.png' "$infer" -m "$dir/single.infer" "$pictures/7.png" "$pictures/3.png"
+expect 0 'as stored .* boxes' "$infer" -m "$dir/single.infer" --try-presets \
+    "$pictures/7.png"
+expect 1 'has 2 values, but input .x. has 3 channels' "$wconv" \
+    "$dir/single.json" -o "$dir/x" --mean=1,2
+rm "$dir/single.json" "$dir/single.infer"
 
 # ---- pictures out: a network whose output is a picture
 cat >"$dir/root.json" <<'END'

@@ -129,7 +129,8 @@ int tool_export(const char *path, const struct arrays *out,
 
 /* ---- pictures.c ---------------------------------------------------- */
 
-/* *info is the input if that is one picture of float values.  EARGUMENT. */
+/* *info is the input if that is one picture of float values, as N,C,H,W.
+ * EARGUMENT. */
 int tool_check_input(const struct infer_model *model,
                      struct infer_tensor_info *info, struct infer_error *err);
 /* Creates the session for pictures; on a GPU its input is 8-bit pixels. */

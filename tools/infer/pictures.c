@@ -45,13 +45,14 @@ static int run_batch(struct tool_run *run, struct filled *b,
 {
     const struct infer_array *in = &b->buffers.in;
     struct arrays *out = &b->buffers.out;
-    const int64_t *hw = in->dim + (run->pixels ? 1 : 2);
+    const int64_t *hw = in->dim + in->rank - (run->pixels ? 3 : 2);
     int64_t i;
     int rc = infer_session_run(run->session, in, 1, out->item, out->count, err);
 
     for (i = 0; rc == INFER_OK && i < b->n; i++) {
         const struct tool_shown shown = {list->path[b->picture[i]],
-                                         &b->source[i], hw, in->dim[0], i};
+                                         &b->source[i], hw,
+                                         in->rank == 4 ? in->dim[0] : 1, i};
 
         if (run->coco != NULL)
             rc = coco_picture(run, out, &shown, b->picture[i], err);
@@ -78,23 +79,38 @@ int64_t tool_batch_limit(const struct tool_run *run,
 int tool_check_input(const struct infer_model *model,
                      struct infer_tensor_info *info, struct infer_error *err)
 {
+    int64_t dim[4];
+
     if (infer_model_input_count(model) != 1)
         return error_set(err, INFER_EARGUMENT,
                          "the network has %d inputs, not one picture: use "
                          "--load-inputs",
                          infer_model_input_count(model));
     infer_model_input(model, 0, info);
-    if (info->rank != 4 || (info->dim[1] != 1 && info->dim[1] != 3))
+    const int rank = info->rank;
+
+    if (!preprocess_dims(rank, info->dim, dim))
         return error_set(err, INFER_EARGUMENT,
                          "input '%s' is no picture (N,1 or 3,H,W): use "
                          "--load-inputs",
                          info->name);
+    info->rank = 4;
+    memcpy(info->dim, dim, sizeof dim);
     if (scalar_is_integer(info->dtype))
         return error_set(err, INFER_EARGUMENT,
                          "input '%s' takes %s, not the values of "
                          "preprocessed pictures: use --load-inputs",
                          info->name, infer_dtype_name(info->dtype));
     return INFER_OK;
+}
+
+/* 4, or 3 where the input is one picture without a batch. */
+static int whole_rank(const struct infer_model *model)
+{
+    struct infer_tensor_info info;
+
+    infer_model_input(model, 0, &info);
+    return info.rank;
 }
 
 static bool on_cpu(const struct tool_request *r)
@@ -113,7 +129,9 @@ int tool_pictures_open(struct tool_run *run, struct infer_error *err)
                                           text, sizeof(text)))
         cli_verbose(run->cli, "pictures: %s", text);
 
-    if (rc == INFER_OK && !on_cpu(r) && info.dtype == INFER_F32)
+    /* A picture without a batch is prepared on the CPU. */
+    if (rc == INFER_OK && !on_cpu(r) && info.dtype == INFER_F32 &&
+        whole_rank(run->model) == 4)
         rc = infer_model_take_pixels(run->model, 0, err, &run->pixels);
     return rc < 0 ? rc
                   : infer_session_create(run->pixels ? run->pixels : run->model,

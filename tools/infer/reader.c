@@ -177,7 +177,10 @@ int reader_start(const struct infer_model *model, const struct tool_list *list,
     if (r == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
     r->model = model;
-    infer_model_input(model, 0, &r->info);
+    if (tool_check_input(model, &r->info, err) < 0) {
+        free(r);
+        return INFER_EARGUMENT;
+    }
     r->list = list;
     r->options = *options;
     r->ahead = options->ahead + (size_t)options->threads;

@@ -28,7 +28,7 @@ struct task_outputs tool_outputs(const struct tool_run *run,
         .entry = entry,
         .width = hw[1],
         .height = hw[0],
-        .channels = input.dim[1],
+        .channels = input.dim[input.rank - 3],
     };
 }
 

@@ -89,19 +89,19 @@ static int run_one(struct tool_run *run, const struct trial *t,
                    struct infer_array *in, struct infer_error *err)
 {
     struct arrays outputs = {0};
-    const int64_t *hw = in->dim + 2;
+    const int64_t *hw = in->dim + in->rank - 2;
+    const int64_t batch = in->rank == 4 ? in->dim[0] : 1;
     int rc = infer_session_prepare(run->session, in, 1, err);
 
     if (rc == INFER_OK)
         rc = tool_make_outputs(run->session, run->model, &outputs, err);
     if (rc == INFER_OK)
-        rc = tool_find_task(run, &outputs, hw, in->dim[0], err);
+        rc = tool_find_task(run, &outputs, hw, batch, err);
     if (rc == INFER_OK)
         rc = infer_session_run(run->session, in, 1, outputs.item, outputs.count,
                                err);
     if (rc == INFER_OK) {
-        const struct task_outputs o =
-            tool_outputs(run, &outputs, hw, in->dim[0], 0);
+        const struct task_outputs o = tool_outputs(run, &outputs, hw, batch, 0);
 
         rc = run->task.kind == TASK_DETECT ? show_boxes(run, t, &o, err)
              : run->task.kind == TASK_IMAGE
@@ -118,11 +118,15 @@ static int make_input(const struct infer_model *model,
                       const struct infer_image *image, struct infer_error *err,
                       struct infer_array *in)
 {
-    struct infer_tensor_info info;
+    struct infer_tensor_info info, whole;
     int64_t dim[4];
     int rc;
 
-    infer_model_input(model, 0, &info);
+    infer_model_input(model, 0, &whole);
+
+    rc = tool_check_input(model, &info, err);
+    if (rc < 0)
+        return rc;
     dim[0] = info.dim[0] > 0 ? info.dim[0] : 1;
     dim[1] = info.dim[1];
     preprocess_open_size(preprocess_of(model_graph(model), 0), image, &dim[2],
@@ -130,10 +134,10 @@ static int make_input(const struct infer_model *model,
     for (int i = 2; i < 4; i++)
         if (info.dim[i] > 0)
             dim[i] = info.dim[i];
-    *in =
-        (struct infer_array){.name = info.name, .dtype = INFER_F32, .rank = 4};
-    for (int i = 0; i < 4; i++)
-        in->dim[i] = dim[i];
+    *in = (struct infer_array){
+        .name = info.name, .dtype = INFER_F32, .rank = whole.rank};
+    for (int i = 0; i < whole.rank; i++)
+        in->dim[i] = dim[4 - whole.rank + i];
     rc = array_alloc("input", info.name, in, err);
     if (rc == INFER_OK)
         rc = infer_model_preprocess(model, 0, image, dim + 2, in->data,
@@ -158,20 +162,24 @@ static int preset_model(const struct infer_model *model, int which,
                         struct infer_error *err, struct infer_model **out)
 {
     struct graph *g = graph_copy(model_graph(model));
+    const struct graph_value *x;
     struct graph_preprocess *p;
+    int64_t dim[4];
 
     *out = NULL;
     if (g == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
+    x = &g->value[g->input[0]];
     p = &g->preprocess[0];
     if (!p->present)
         *p = *preprocess_of(g, 0);
     p->present = true;
-    if (preprocess_set_preset(which, p) > g->value[g->input[0]].dim[1]) {
+    preprocess_dims(x->rank, x->dim, dim);
+    if (preprocess_set_preset(which, p) > dim[1]) {
         graph_free(g);
         return INFER_OK; /* a preset of colours for a gray input */
     }
-    if (g->value[g->input[0]].dim[1] == 1)
+    if (dim[1] == 1)
         p->color = GRAPH_GRAY;
     return model_from_graph(g, err, out);
 }

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The preprocessing that a conversion stores in the model. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "libinfer/image/preprocess.h"
 #include "libinfer/task/task.h"
 #include "tools/preprocess.h"
 #include "tools/wconv/wconv.h"
+
+/* Of a word or a number that no option gave.  A scale is NaN then. */
+#define NOT_GIVEN (-1)
+#define FILL      114 /* of letterbox bars where no option says */
 
 void wconv_preprocess_init(struct wconv_preprocess *p)
 {
@@ -16,9 +22,11 @@ void wconv_preprocess_init(struct wconv_preprocess *p)
 
     memset(p, 0, sizeof(*p));
     p->stored.present = true;
-    p->stored.policy = GRAPH_RESIZE_EXACT;
-    p->stored.scale = 1;
-    p->stored.fill = 114;
+    p->stored.policy = (enum graph_resize_policy)NOT_GIVEN;
+    p->stored.color = (enum graph_color)NOT_GIVEN;
+    p->stored.filter = (enum graph_filter)NOT_GIVEN;
+    p->stored.fill = FILL;
+    p->stored.scale = NAN;
     for (i = 0; i < 4; i++)
         p->stored.std[i] = 1;
 }
@@ -120,13 +128,16 @@ int wconv_set_crop(struct cli *cli, const struct cli_option *o,
 static int check_values(const char *what, int values,
                         const struct graph_value *x, struct infer_error *err)
 {
-    if (values <= 1 || x->rank != 4 || x->dim[1] < 0 || x->dim[1] == values)
+    const int channels = x->rank == 4 ? 1 : 0;
+
+    if (values <= 1 || x->rank < 3 || x->rank > 4 || x->dim[channels] < 0 ||
+        x->dim[channels] == values)
         return INFER_OK;
     return error_set(err, INFER_EARGUMENT,
                      "the %s of preprocessing has %d values, but input '%s' "
                      "has %" PRId64 " channel%s",
-                     what, values, x->name, x->dim[1],
-                     x->dim[1] == 1 ? "" : "s");
+                     what, values, x->name, x->dim[channels],
+                     x->dim[channels] == 1 ? "" : "s");
 }
 
 /* Applies --crop: the centre of a picture resized by its shorter side, of the
@@ -158,6 +169,42 @@ static int store_crop(struct wconv_preprocess *p, struct graph_value *x,
     return INFER_OK;
 }
 
+/* Whether mean and standard deviation are those of values of 0 to 1. */
+static bool is_for_unit(const struct graph_preprocess *p)
+{
+    for (int i = 0; i < 4; i++)
+        if (fabsf(p->mean[i]) > 1 || fabsf(p->std[i]) > 1)
+            return false;
+    return true;
+}
+
+/* What no option gave is as the file states it, or as it is assumed to be.
+ * Scale, mean and standard deviation are one statement. */
+static void complete(struct wconv_preprocess *p, const struct graph *g)
+{
+    const struct graph_preprocess *from = preprocess_of(g, 0);
+    struct graph_preprocess *to = &p->stored;
+    const bool unstated = isnan(to->scale);
+
+    if (unstated && p->means == 0 && p->stds == 0) {
+        to->scale = from->scale;
+        memcpy(to->mean, from->mean, sizeof to->mean);
+        memcpy(to->std, from->std, sizeof to->std);
+    } else if (unstated) {
+        to->scale = is_for_unit(to) ? 1.0f / 255 : 1;
+    }
+    if ((int)to->policy == NOT_GIVEN) {
+        to->policy = from->policy;
+        to->resize = from->resize;
+        if (to->fill == FILL)
+            to->fill = from->fill;
+    }
+    if ((int)to->color == NOT_GIVEN)
+        to->color = from->color;
+    if ((int)to->filter == NOT_GIVEN)
+        to->filter = from->filter;
+}
+
 int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
                            struct infer_error *err)
 {
@@ -170,6 +217,7 @@ int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
         return error_set(err, INFER_EARGUMENT,
                          "preprocessing for a network without inputs");
     x = &g->value[g->input[0]];
+    complete(p, g);
     rc = check_values("mean", p->means, x, err);
     if (rc == INFER_OK)
         rc = check_values("standard deviation", p->stds, x, err);
