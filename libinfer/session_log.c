@@ -58,17 +58,20 @@ void session_log_plan(const struct infer_session *s)
 {
     struct infer_memory_info memory;
     char shape[KERN_SHAPE_TEXT] = "no input";
+    double unit = MIB;
 
     if (!s->log || infer_session_memory(s, &memory) < 0)
         return;
+    if (memory.activations < MIB && memory.weights < MIB)
+        unit = 1024;
     if (model_graph(s->model)->n_inputs > 0)
         kern_shape_text(s->shape[0].rank, s->shape[0].dim, shape);
     session_log(s, INFER_LOG_INFO,
-                "plan for %s: %d steps; %.1f MiB of activations, %.1f of "
+                "plan for %s: %d steps; %.1f %s of activations, %.1f of "
                 "weights, %.1f of workspace",
                 shape, infer_session_layer_count(s),
-                (double)memory.activations / MIB, (double)memory.weights / MIB,
-                (double)memory.workspace / MIB);
+                (double)memory.activations / unit, unit < MIB ? "KiB" : "MiB",
+                (double)memory.weights / unit, (double)memory.workspace / unit);
     if (s->whole)
         session_log(s, INFER_LOG_INFO,
                     "plan for %s: runs as micro-batches of %lld", shape,

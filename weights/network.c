@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "kernels/base/error.h"
 #include "libinfer/graph/model_file.h"
 #include "weights/arch.h"
 
@@ -61,6 +62,10 @@ int weights_network_open(const char *path,
     memset(out, 0, sizeof(*out));
     out->path = path;
     weights_import_init(&out->import);
+    if (strcmp(path, "-") == 0 && stat(path, &st) < 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "-: weights are read from a file, not from standard "
+                         "input");
     /* A bare word that is no file is the name of an architecture. */
     if (stat(path, &st) < 0 &&
         (arch_find(path) != NULL || path[strcspn(path, "./")] == '\0'))

@@ -378,7 +378,8 @@ int plan_find_attention(struct plan *plan, struct infer_error *err)
     struct chain c = {.plan = plan};
     int rc = 0;
 
-    if (plan->config->keep_tensors || plan->config->products)
+    if (plan->config->keep_tensors || plan->config->products ||
+        plan->config->spelled_out)
         return 0;
     c.uses = graph_count_all_uses(g);
     if (!c.uses)

@@ -227,7 +227,7 @@ int lower_squeeze(const struct lower *l, bool *done)
 
     *done = false;
     if (plan->config->keep_tensors || plan->config->products ||
-        !find_chain(l, &c))
+        plan->config->spelled_out || !find_chain(l, &c))
         return 0;
     rc = make_problem(l, &c, &e, &good);
     if (rc < 0 || !good || !is_better(l, &e))

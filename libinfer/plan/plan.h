@@ -44,6 +44,9 @@ struct plan_config {
     bool pad_channels;
     /* Two convolutions may be one step (lower_chain.c). */
     bool chains;
+    /* Squeeze-and-excitation and attention stay the nodes that spell them out:
+     * C that is written of a plan has no form of them in one step. */
+    bool spelled_out;
     enum infer_precision precision;
     struct tuner *tuner; /* NULL: nothing is measured */
     void (*progress)(void *user, int done,

@@ -244,6 +244,14 @@ expect 0 '112 x 112' "$infer" -m "$dir/root.infer" "$pictures/7.png" \
 expect 0 '"output":.*8.png' "$infer" -m "$dir/root.infer" "$pictures" \
     -o "$dir/roots" --json
 expect 0 '8.png' ls "$dir/roots"
+# A name without a dot is a folder; standard input is called stdin there.
+expect 0 . sh -c "'$infer' -m '$dir/root.infer' -o '$dir/one' - <'$pictures/7.png'"
+expect 0 '^stdin.png$' ls "$dir/one"
+rm -r "$dir/one"
+expect 1 'read from a file, not from standard input' "$infer" -m - "$pictures/7.png"
+expect 1 'read from a file, not from standard input' "$wconv" - -o "$dir/x"
+expect 1 'written to a file, not to standard output' "$wconv" "$weights" "$arch" -o -
+absent -
 expect 0 '-o FOLDER writes it' "$infer" -m "$dir/root.infer" "$pictures/7.png"
 expect 1 'go into a folder' "$infer" -m "$dir/root.infer" "$pictures" \
     -o "$dir/x.png"

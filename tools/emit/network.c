@@ -153,6 +153,7 @@ static int make_plan(const struct graph *g, struct infer_error *err,
         .tiers = {.n = 1, .tier = {ROW_TIER(INFER_BACKEND_REF)}},
         .deterministic = true,
         .channels_last = true,
+        .spelled_out = true,
         .max_memory = memory_size() / MEMORY_SHARE,
         .max_work = MAX_WORK,
         .precision = INFER_PRECISION_FP32};

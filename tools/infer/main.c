@@ -176,6 +176,10 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     int i, rc;
 
     rc = try_outputs(r, err);
+    if (rc == INFER_OK && strcmp(r->model, "-") == 0 && access("-", F_OK) < 0)
+        rc = error_set(err, INFER_EARGUMENT,
+                       "-m -: a model is read from a file, not from standard "
+                       "input");
     if (rc == INFER_OK)
         rc = infer_model_open(r->model, err, &run.model);
     if (rc == INFER_OK && r->compare == NULL)

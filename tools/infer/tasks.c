@@ -103,7 +103,11 @@ int tool_open_output(const struct tool_request *r, size_t count,
 {
     if (is_folder(r->output))
         return INFER_OK;
-    if (count > 1 || text_ends(r->output, "/")) {
+    const char *slash = strrchr(r->output, '/');
+    const char *name = slash ? slash + 1 : r->output;
+    const bool word = strchr(name, '.') == NULL && strcmp(name, "-") != 0;
+
+    if (count > 1 || word) {
         if (text_ends(r->output, ".png"))
             return error_set(err, INFER_EARGUMENT,
                              "%s: %zu pictures go into a folder", r->output,
@@ -128,14 +132,16 @@ static bool was_written(const struct tool_run *run, const char *path)
     return false;
 }
 
-/* The file of a picture: FILE, or NAME.png in the folder, NAME-2.png for
- * another picture of that name. */
+/* The file of a picture, which "-" names "stdin": FILE, or NAME.png in the
+ * folder, NAME-2.png for another picture of that name. */
 static int output_path(struct tool_run *run, const char *source, char *path,
                        size_t bytes, struct infer_error *err)
 {
     const char *output = run->request->output;
     const char *slash = strrchr(source, '/');
-    const char *name = slash ? slash + 1 : source;
+    const char *name = strcmp(source, "-") == 0 ? "stdin"
+                       : slash                  ? slash + 1
+                                                : source;
     const char *dot = strrchr(name, '.');
     const int length =
         dot && dot != name ? (int)(dot - name) : (int)strlen(name);

@@ -656,6 +656,10 @@ int wconv_convert(int argc, char **argv)
     } else if (r.out == NULL && r.emit_c == NULL) {
         cli_error(&cli, "no output file: add -o FILE");
         code = CLI_USAGE;
+    } else if (r.out != NULL && strcmp(r.out, "-") == 0) {
+        cli_error(&cli, "-o -: a model is written to a file, not to standard "
+                        "output");
+        code = CLI_USAGE;
     } else if (!check_quantize(&cli, &r)) {
         code = CLI_USAGE;
     } else if (r.tolerance && !r.verify) {

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Names listed after a count; all with -v. */
+/* Names listed after a count, fewer where they do not fit the line; all with
+ * -v. */
 #define SHOWN 3
+#define WIDTH 100
 
 /* Prints a line for each pass that changed something: a count and examples. */
 static void print_passes(const struct cli *cli, const struct pass_report *r)
@@ -18,7 +20,8 @@ static void print_passes(const struct cli *cli, const struct pass_report *r)
 
     for (p = 0; p < pass_count(); p++) {
         const char *name = pass_at(p)->name;
-        size_t n = 0;
+        size_t n = 0, used = 30;
+        bool whole = true;
 
         for (i = 0; i < r->count; i++)
             n += strcmp(r->event[i].pass, name) == 0;
@@ -28,20 +31,22 @@ static void print_passes(const struct cli *cli, const struct pass_report *r)
         for (i = 0, n = 0; i < r->count; i++) {
             if (strcmp(r->event[i].pass, name) != 0)
                 continue;
-            if (n < SHOWN || cli->verbosity > 0)
+            used += 2 + strlen(r->event[i].text);
+            if (n == 0 || cli->verbosity > 0 ||
+                (whole && n < SHOWN && used <= WIDTH))
                 cli_print("%s%s", n ? ", " : "", r->event[i].text);
-            else if (n == SHOWN)
-                printf(", ...");
+            else
+                whole = false;
             n++;
         }
-        putchar('\n');
+        printf("%s\n", whole ? "" : ", ...");
     }
 }
 
 static void print_stripped(const struct cli *cli,
                            const struct weights_dict *dict)
 {
-    size_t i, total = 0;
+    size_t i, total = 0, used = 40;
     char text[32];
 
     if (dict->stripped_count == 0)
@@ -51,7 +56,9 @@ static void print_stripped(const struct cli *cli,
     printf("  %-22s %4zu  %s:", "stripped", dict->stripped_count,
            cli_bytes((double)total, text, sizeof(text)));
     for (i = 0; i < dict->stripped_count; i++) {
-        if (i == SHOWN && cli->verbosity <= 0) {
+        used +=
+            5 + strlen(dict->stripped[i].name) + strlen(dict->stripped[i].why);
+        if (i > 0 && (i == SHOWN || used > WIDTH) && cli->verbosity <= 0) {
             printf(", ...");
             break;
         }

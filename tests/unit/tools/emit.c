@@ -52,7 +52,8 @@ static void call(void *address, const float *in, float *out)
 
 /* Emits a network of one input and one output, runs it twice, and compares;
  * takes the graph over. */
-static void check(const char *what, struct graph *g, int output)
+static void check_beside(const char *what, struct graph *g, int output,
+                         bool keep)
 {
     const struct graph_value *v = &g->value[g->input[0]];
     uint64_t state = 4101842887655102017u;
@@ -72,7 +73,7 @@ static void check(const char *what, struct graph *g, int output)
     if (emit_c(g, in_folder("net.c"), &err, &summary) < 0)
         fail_msg("%s: %s", what, err.text);
     model = model_of(g);
-    session = session_of(model, INFER_BACKEND_REF, false);
+    session = session_of(model, INFER_BACKEND_REF, keep);
     expected = run(session, &in, 1, 0);
     address = load(&library);
     found = malloc(expected.bytes);
@@ -89,6 +90,11 @@ static void check(const char *what, struct graph *g, int output)
     free(in.data);
     infer_session_close(&session);
     infer_model_close(&model);
+}
+
+static void check(const char *what, struct graph *g, int output)
+{
+    check_beside(what, g, output, false);
 }
 
 static struct graph *start(int rank, const int64_t *dim, int *x)
@@ -394,6 +400,29 @@ static void blocks(void **unused)
     check("inverted residuals", g, y);
 }
 
+/* Squeeze-and-excitation behind a depthwise convolution (MobileNet-v3), whose
+ * gates are a plan's one step elsewhere. */
+static void gates(void **unused)
+{
+    uint64_t state = 88172645463325252u;
+    int x, s, node;
+    struct graph *g = start(DIMS(1, 16, 12, 12), &x);
+
+    (void)unused;
+    x = add_conv(g, &state, NULL, x, 16, 16, 3, 1, 16, -1);
+    g->node[g->n_nodes - 1].epilogue.act = graph_unary(KERN_RELU);
+    s = add(g, GRAPH_POOL, NULL, IN(x), &node);
+    g->node[node].attr.pool.pool.kind = KERN_POOL_AVERAGE;
+    s = add_conv(g, &state, NULL, s, 16, 8, 1, 1, 1, -1);
+    g->node[g->n_nodes - 1].epilogue.act = graph_unary(KERN_RELU);
+    s = add_conv(g, &state, NULL, s, 8, 16, 1, 1, 1, -1);
+    g->node[g->n_nodes - 1].epilogue.act = graph_unary(KERN_HARD_SIGMOID);
+    x = add_binary(g, NULL, x, s, KERN_MUL);
+    /* Of a session that keeps all tensors: no step then computes several
+     * nodes with values between them in double. */
+    check_beside("squeeze-and-excitation", g, x, true);
+}
+
 /* ---- refusals ------------------------------------------------------ */
 
 static void refused(void **unused)
@@ -428,7 +457,7 @@ int main(void)
         cmocka_unit_test(pairs),        cmocka_unit_test(networks),
         cmocka_unit_test(reductions),   cmocka_unit_test(norms),
         cmocka_unit_test(moves),        cmocka_unit_test(blocks),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(gates),        cmocka_unit_test(refused),
     };
     char command[128];
 
