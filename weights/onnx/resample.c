@@ -127,6 +127,17 @@ static int emit_pads(struct onnx_import *im, const struct pads *pads, int rank,
     return onnx_emit_unary(im, KERN_IDENTITY, 0, 0, x, 0, NULL);
 }
 
+/* Attribute 'value', which may be infinite. */
+static int pad_value(struct onnx_import *im, float *value)
+{
+    const struct onnx_attr *a = onnx_attr(im, "value");
+
+    if (!a || a->type != ONNX_ATTR_FLOAT || !isinf(a->f))
+        return onnx_float(im, "value", value);
+    *value = a->f;
+    return im->rc;
+}
+
 int onnx_import_pad(struct onnx_import *im)
 {
     static const char *const words[] = {"constant", "reflect", "edge", "wrap",
@@ -142,7 +153,7 @@ int onnx_import_pad(struct onnx_import *im)
     onnx_input_type(im, 0, 0, &t);
     read_pads(im, t.rank, &pads);
     if (im->opset < 11)
-        onnx_float(im, "value", &attr.pad.value);
+        pad_value(im, &attr.pad.value);
     else if (mode == 0)
         onnx_input_float(im, 2, "the pad value", &attr.pad.value);
     attr.pad.mode = (enum kern_pad_mode)mode;

@@ -402,6 +402,21 @@ TEST(test_pads)
     graph_free(g);
 }
 
+/* Before opset 11 the value is an attribute; maxima are padded by -infinity. */
+TEST(test_pad_by_infinity)
+{
+    struct pb_message a = EMPTY, m;
+    float y[4];
+
+    attr_ints(&a, "pads", 4, INTS(0, 1, 0, 1));
+    attr_float(&a, "value", -INFINITY);
+    m = one_node("Pad", "x", DIMS(-1, 2), &a);
+    run_reference(must_read(model_of(&m, 10)), DIMS(1, 2), FLOATS(3, 4), y,
+                  sizeof y);
+    assert_true(y[0] == -INFINITY && y[1] == 3 && y[2] == 4 &&
+                y[3] == -INFINITY);
+}
+
 TEST(test_dropout)
 {
     struct pb_message m = EMPTY;
@@ -502,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_folded_negative_zero),
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_pads),
+        cmocka_unit_test(test_pad_by_infinity),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_resize_open_size),
         cmocka_unit_test(test_removed),
