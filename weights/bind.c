@@ -33,6 +33,25 @@ static const struct {
     {"AuxLogits.", "", "auxiliary classifier, used in training only"},
 };
 
+/* True where a word of the key's first part, "val" and "loss" of
+ * "val_loss.weight", says that a loss or a metric keeps the tensor. */
+static bool is_of_loss_or_metric(const char *key)
+{
+    static const char *const words[] = {
+        "loss", "losses", "criterion", "metric", "metrics", "acc", "accuracy"};
+    const char *end = strchr(key, '.');
+
+    for (const char *at = key; end && at < end;) {
+        const size_t bytes = strcspn(at, "_.");
+
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+            if (bytes == strlen(words[i]) && strncmp(at, words[i], bytes) == 0)
+                return true;
+        at += bytes + 1;
+    }
+    return false;
+}
+
 static const char *training_reason(const char *name)
 {
     for (size_t i = 0; i < sizeof(training_only) / sizeof(training_only[0]);
@@ -40,7 +59,7 @@ static const char *training_reason(const char *name)
         if (text_begins(name, training_only[i].begin) &&
             text_ends(name, training_only[i].end))
             return training_only[i].why;
-    return NULL;
+    return is_of_loss_or_metric(name) ? "of a loss or a metric" : NULL;
 }
 
 /* A value that waits for data. */

@@ -143,7 +143,7 @@ TEST(prefixes)
 
 /* The classifier of the file decides; a prefix does not hide it. */
 /* A prefix of most keys: what lacks it has no place, even if its name fits, but
- * for what only training or a profiler uses. */
+ * for what only training, a profiler, a loss or a metric uses. */
 TEST(prefix_of_most)
 {
     static const struct {
@@ -151,7 +151,12 @@ TEST(prefix_of_most)
         int rc;
     } more[] = {{"n_averaged", 0},
                 {"net.total_ops", 0},
-                {"criterion.weight", INFER_EFORMAT},
+                {"criterion.weight", 0},
+                {"val_acc.confmat", 0},
+                {"net_loss.weight", 0},
+                {"gloss.weight", INFER_EFORMAT},
+                {"loss", INFER_EFORMAT}, /* a tensor, no part with one */
+                {"neck.weight", INFER_EFORMAT},
                 {"fc1.bias", INFER_EFORMAT}};
 
     for (size_t i = 0; i < COUNT(more); i++) {
