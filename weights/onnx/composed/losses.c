@@ -11,13 +11,18 @@ enum { NONE, SUM, MEAN };
 
 /* Class t of each score, with its weight w[t] (1 without weights), 0 where t is
  * the class to be ignored. */
-static int weight_of(struct onnx_import *im, int like, int index, int ignored)
+static int weight_of(struct onnx_import *im, int like, int index, int ignored,
+                     int64_t classes)
 {
     int w = compose_input(im, 2);
 
-    if (w >= 0)
+    if (w >= 0) {
+        compose_need_rank(im, w, 1, 1);
+        if (im->rc == 0 && compose_dim(im, w, 0) != classes)
+            onnx_fail(im, INFER_EFORMAT, "%lld weights of %lld classes",
+                      (long long)compose_dim(im, w, 0), (long long)classes);
         w = compose_gather(im, w, index, 0);
-    else if (ignored >= 0)
+    } else if (ignored >= 0)
         w = compose_linear(im, 0, 1, like);
     return ignored < 0 ? w
                        : compose_where(im, ignored,
@@ -62,7 +67,7 @@ static int loss_of(struct onnx_import *im, int x)
         im, compose_gather_elements(im, x, compose_unsqueeze(im, index, 1), 1),
         1);
     y = compose_unary(im, KERN_NEG, y);
-    w = weight_of(im, y, index, ignored);
+    w = weight_of(im, y, index, ignored, compose_dim(im, x, 1));
     if (w >= 0)
         y = compose_binary(im, KERN_MUL, y, w);
     if (how == NONE)
