@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/checked.h"
 #include "weights/evaluate.h"
 #include "weights/tflite/tflite.h"
 
@@ -151,21 +152,48 @@ static void add_outputs(struct tflite_import *im)
     }
 }
 
+/* Whether what the graph's nodes make is within what constants may take. */
+static bool is_small(struct tflite_import *im)
+{
+    size_t sum = 0;
+
+    for (int v = 0; v < im->g->n_values; v++) {
+        const struct graph_type *t = tflite_value_type(im, v, 0);
+        int64_t count;
+        size_t bytes;
+
+        if (im->g->value[v].producer < 0)
+            continue;
+        if (!checked_count(t->rank, t->dim, &count) ||
+            !checked_mul((size_t)count, infer_dtype_size(t->dtype), &bytes) ||
+            !checked_add(sum, bytes, &sum) ||
+            sum > im->max_constant_bytes - im->constant_bytes)
+            return false;
+    }
+    return true;
+}
+
 /* 1: out[] is filled; 0: it does not run; -1: refused. */
 static int compute(struct tflite_import *im, int probe, struct constant **out)
 {
     struct graph *g;
     struct aside a;
+    bool small;
 
     set_aside(im, probe, &a);
     if (im->status == 0)
         im->row->import(im, im->row->param);
     add_outputs(im);
+    small = im->status == 0 && is_small(im);
     g = im->g;
     put_back(im, &a);
     if (im->status < 0) {
         graph_free(g);
         return -1;
+    }
+    if (!small) {
+        graph_free(g);
+        return 0;
     }
     return run(g, out, im->op.n_out) ? 1 : 0;
 }
