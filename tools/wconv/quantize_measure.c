@@ -69,25 +69,40 @@ struct comparison {
     struct noise *sum; /* of each layer, then of each output */
 };
 
+/* The value that output k is judged by: behind a softmax the error of an image
+ * hangs on how near its classes are, so that its input is compared. */
+static int judged_value(const struct graph *g, int k)
+{
+    const int value = g->output[k], producer = g->value[value].producer;
+
+    return producer >= 0 && g->node[producer].op == GRAPH_SOFTMAX
+               ? g->node[producer].in[0]
+               : value;
+}
+
+/* Probes the layers' outputs, then the values by which the network's are
+ * judged. */
 static int open_probes(struct comparison *c, struct infer_error *err)
 {
     const struct quantize_subject *s = c->of;
-    int *left = calloc((size_t)s->n_layers + 1, sizeof *left);
-    int *right = calloc((size_t)s->n_layers + 1, sizeof *right);
+    const int n = s->n_layers + s->before->n_outputs;
+    int *left = calloc((size_t)n + 1, sizeof *left);
+    int *right = calloc((size_t)n + 1, sizeof *right);
     int rc = left && right ? INFER_OK
                            : error_set(err, INFER_EMEMORY, "out of memory");
 
-    for (int i = 0; rc == INFER_OK && i < s->n_layers; i++) {
-        left[i] = s->layer[i].y;
+    for (int i = 0; rc == INFER_OK && i < n; i++) {
+        left[i] = i < s->n_layers ? s->layer[i].y
+                                  : judged_value(s->before, i - s->n_layers);
         right[i] = graph_find_value(s->after, s->before->value[left[i]].name);
         if (right[i] < 0)
-            rc = error_set(err, INFER_EARGUMENT, "layer '%s' is gone",
-                           s->layer[i].name);
+            rc = error_set(err, INFER_EARGUMENT, "tensor '%s' is gone",
+                           s->before->value[left[i]].name);
     }
     if (rc == INFER_OK)
-        rc = probe_open(s->before, left, s->n_layers, err, &c->a);
+        rc = probe_open(s->before, left, n, err, &c->a);
     if (rc == INFER_OK)
-        rc = probe_open(s->after, right, s->n_layers, err, &c->b);
+        rc = probe_open(s->after, right, n, err, &c->b);
     free(left);
     free(right);
     return rc;
@@ -123,13 +138,13 @@ static int run_sample(struct comparison *c, int i,
         rc = check_classes(s, &c->a.out[0], err);
     if (rc < 0)
         return rc;
-    for (int k = 0; k < s->n_layers; k++)
-        add_noise(&c->a.out[c->a.place[k]], &c->b.out[c->b.place[k]],
-                  &c->sum[k]);
-    for (int k = 0; k < s->before->n_outputs; k++)
-        if (scalar_is_float(c->a.out[k].dtype) &&
-            array_count(&c->a.out[k]) == array_count(&c->b.out[k]))
-            add_noise(&c->a.out[k], &c->b.out[k], &c->sum[s->n_layers + k]);
+    for (int k = 0; k < c->a.n; k++) {
+        const struct infer_array *x = &c->a.out[c->a.place[k]];
+        const struct infer_array *y = &c->b.out[c->b.place[k]];
+
+        if (scalar_is_float(x->dtype) && array_count(x) == array_count(y))
+            add_noise(x, y, &c->sum[k]);
+    }
     add_classes(
         &c->a.out[0], &c->b.out[0],
         s->samples->class ? s->samples->class + i * s->samples->rows : NULL, v);

@@ -125,7 +125,9 @@ int wconv_verify(const struct graph *converted, const struct graph *original,
 
 /* A quantised network beside the one in floats. */
 struct wconv_verdict_quantized {
-    double sqnr;     /* dB of the network's outputs, of the worst of them */
+    /* dB of the network's outputs, of the worst of them; before a softmax that
+     * makes it. */
+    double sqnr;
     int agree, rows; /* images with the same top class, of how many */
     /* Right top classes in floats and quantised, of how many. */
     int right[2], labelled;
