@@ -11,7 +11,7 @@ const struct graph_node *integers_maker(const struct graph *g,
                                         const struct graph_node *n, int i,
                                         enum graph_op op);
 /* Scale and zero point of a node quantize or dequantize of a whole tensor;
- * false: they are computed, or vectors. */
+ * false: they are computed, or vectors, or no scale but 0, NaN or infinity. */
 bool integers_scale(const struct graph *g, const struct graph_node *n,
                     float *scale, int *zero);
 /* The node quantize to 8 bits that output k of a node goes to and nowhere else,

@@ -58,6 +58,9 @@ bool integers_scale(const struct graph *g, const struct graph_node *n,
     if (n->in[1] < 0 || !one_number(g, n->in[1], &s) ||
         (n->n_in > 2 && n->in[2] >= 0 && !one_number(g, n->in[2], &z)))
         return false;
+    /* A scale of 0 means none to kernels (struct kern_quant). */
+    if (!isfinite(s) || (float)s == 0 || !(fabs(z) <= UINT16_MAX))
+        return false;
     *scale = (float)s;
     *zero = (int)z;
     return *zero == z;

@@ -470,6 +470,30 @@ TEST(test_narrow_integers)
               FLOATS(3.5f, -4, 0.5f, 0), 4);
 }
 
+/* A scale that is no positive number is named; 0 is one only where it divides.
+ */
+TEST(test_bad_scales)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY, 0};
+
+    for (int quantizes = 0; quantizes < 2; quantizes++)
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            struct pb_message m = EMPTY;
+
+            graph_input(&m, "x", DIMS(-1, 4));
+            graph_output(&m, "y");
+            graph_floats(&m, "s", 0, NULL, quantizes ? &bad[i] : FLOATS(1));
+            graph_floats(&m, "t", 0, NULL, quantizes ? FLOATS(1) : &bad[i]);
+            graph_node(&m, "QuantizeLinear", "x s", "q", NULL);
+            graph_node(&m, "DequantizeLinear", "q t", "y", NULL);
+            if (quantizes || bad[i] != 0)
+                must_not(m, 13, INFER_EFORMAT, "element 0 of the scale is");
+            else
+                must_give(&m, 13, DIMS(1, 4), FLOATS(1, 2, 3, 4),
+                          FLOATS(0, 0, 0, 0), 4);
+        }
+}
+
 /* F8E4M3: x / 0.5 to the nearest, halves to even; 448, or NaN, of what is
  * beyond 464. */
 TEST(test_float8)
@@ -613,6 +637,7 @@ int main(void)
         cmocka_unit_test(test_tile_by_batch),
         cmocka_unit_test(test_cast_narrow),
         cmocka_unit_test(test_narrow_integers),
+        cmocka_unit_test(test_bad_scales),
         cmocka_unit_test(test_float8),
         cmocka_unit_test(test_dft),
         cmocka_unit_test(test_stft),

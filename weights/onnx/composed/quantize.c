@@ -87,7 +87,28 @@ static void check_zero(struct onnx_import *im, const struct scaling *s)
                   "the zero point has not the shape of the scale");
 }
 
-static int read_scaling(struct onnx_import *im, struct scaling *s)
+/* A constant scale is finite, and not 0 where it divides.  Dequantised by 0, a
+ * channel is 0, which files of dead channels have. */
+static void check_scale(struct onnx_import *im, const struct scaling *s,
+                        bool divides)
+{
+    const struct constant *c =
+        im->rc >= 0 && s->scale >= 0 ? im->g->value[s->scale].data : NULL;
+
+    if (!c || !c->data || !scalar_is_float(c->dtype))
+        return;
+    for (int64_t i = 0; i < constant_count(c); i++) {
+        const double v = scalar_load(c->dtype, c->data, i);
+
+        if (!isfinite(v) || (divides && v == 0)) {
+            onnx_fail(im, INFER_EFORMAT, "element %lld of the scale is %g",
+                      (long long)i, v);
+            return;
+        }
+    }
+}
+
+static int read_scaling(struct onnx_import *im, struct scaling *s, bool divides)
 {
     s->block = 0;
     onnx_arity(im, 2, 3);
@@ -95,6 +116,7 @@ static int read_scaling(struct onnx_import *im, struct scaling *s)
     s->axis = onnx_axis(im, 1);
     onnx_int(im, "block_size", 0, INT32_MAX, &s->block);
     s->scale = compose_input(im, 1);
+    check_scale(im, s, divides);
     s->zero = compose_input(im, 2);
     s->type = s->zero < 0 ? INFER_NONE : compose_dtype(im, s->zero);
     s->narrow = onnx_input_narrow(im, 2);
@@ -223,7 +245,7 @@ int onnx_import_quantize(struct onnx_import *im)
 
     onnx_ignore(im, "precision");
     onnx_int(im, "output_dtype", 0, INT32_MAX, &stated);
-    if (read_scaling(im, &s) < 0)
+    if (read_scaling(im, &s, true) < 0)
         return im->rc;
     if (s.type == INFER_NONE) {
         s.type = stated ? onnx_dtype(stated) : INFER_U8;
@@ -251,7 +273,7 @@ int onnx_import_dequantize(struct onnx_import *im)
     struct scaling s;
 
     onnx_ignore(im, "output_dtype"); /* all floats are computed in one type */
-    if (read_scaling(im, &s) < 0)
+    if (read_scaling(im, &s, false) < 0)
         return im->rc;
     if (s.block == 0 && compose_dtype(im, s.x) == INFER_F32) {
         s.scale = along_axis(im, s.scale, &s);
