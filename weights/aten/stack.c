@@ -271,7 +271,8 @@ int aten_diff(struct onnx_import *im)
     if (aten_has(im, "append"))
         part[parts++] = aten_tensor(im, "append");
     aten_set_int(&a, "axis", axis);
-    if (parts > 1)
+    /* Without a difference there is nothing before or after it either. */
+    if (parts > 1 && n != 0)
         x = aten_step(im, "Concat", &a, parts, part);
     if (im->rc == 0 && (n < 0 || n > 16))
         return onnx_fail(im, INFER_EUNSUPPORTED, "%lld differences",

@@ -389,6 +389,8 @@ int aten_logit(struct onnx_import *im)
     const enum infer_dtype dtype = aten_type_of(im, x);
     const double eps = aten_number(im, "eps", 0);
 
+    if (im->rc == 0 && eps > 0.5)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "eps of %g", eps);
     if (aten_has(im, "eps"))
         x = ATEN_STEP(im, "Clip", NULL, x, aten_scalar(im, dtype, eps),
                       aten_scalar(im, dtype, 1 - eps));
