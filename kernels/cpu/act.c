@@ -61,6 +61,8 @@ void cpu_act(const struct kern_unary *act, const float *x, float *y, int64_t n)
         cpu_sigmoid_avx512(act->a, true, x, y, n);
     else if (act->kind == KERN_SIGMOID && cpu_has_avx512())
         cpu_sigmoid_avx512(1.0f, false, x, y, n);
+    else if (act->kind == KERN_GELU && cpu_has_avx512())
+        cpu_gelu_avx512(x, y, n);
     else
         act_of(act, x, y, n);
 }

@@ -103,6 +103,8 @@ bool cpu_has_avx512(void);
 /* y[i] = sigmoid(a x[i]), times x[i] if asked; y may be x. */
 void cpu_sigmoid_avx512(float a, bool times_x, const float *x, float *y,
                         int64_t n);
+/* y[i] = x[i] Phi(x[i]); y may be x. */
+void cpu_gelu_avx512(const float *x, float *y, int64_t n);
 /* dx[i] = dy[i] act'(x[i]), or the same by y[i] = act(x[i]) where
  * kern_unary_grad_from_output(); dx may be dy. */
 void cpu_act_grad(const struct kern_unary *act, const float *dy, const float *x,

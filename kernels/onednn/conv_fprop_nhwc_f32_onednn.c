@@ -93,30 +93,15 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
                          "dnnl_dilated_convolution_forward_desc_init", err);
 }
 
-/* True if the activation is a pass over the result.  oneDNN spends as
- * much time in SiLU as in the convolution itself; with AVX-512 the function of
- * this backend takes less than half of that, memory traffic included. */
-static bool act_follows(const struct kern_problem *p)
-{
-    const enum kern_unary_kind kind = p->epilogue.act.kind;
-
-    return (kind == KERN_SILU || kind == KERN_SIGMOID) && cpu_has_avx512() &&
-           !(kern_problem_in(p, RESIDUAL) && p->epilogue.residual_last);
-}
-
-static int make(const struct kern_problem *given, int threads,
+static int make(const struct kern_problem *p, int threads,
                 struct onednn_layer *layer, struct infer_error *err)
 {
-    struct kern_problem p = *given;
     dnnl_convolution_desc_t conv;
-    int r;
+    int r = describe(p, &conv, layer, err);
 
-    if (act_follows(given))
-        p.epilogue.act.kind = KERN_IDENTITY;
-    r = describe(&p, &conv, layer, err);
     if (r < 0)
         return r;
-    return onednn_layer_choose(&p, &conv, layer->has_residual, threads, layer,
+    return onednn_layer_choose(p, &conv, layer->has_residual, threads, layer,
                                err);
 }
 
@@ -149,23 +134,10 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return onednn_layer_prepare(make, e, d, err);
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    const struct kern_problem *p = &e->problem;
-    const int r = onednn_layer_launch(e, args, err);
-
-    if (r == 0 && act_follows(p))
-        cpu_act_parallel(&p->epilogue.act, args->out[0],
-                         kern_tensor_count(&p->out[0]),
-                         onednn_threads(e->state));
-    return r;
-}
-
 KERN_FUNCTIONS(conv_fprop_nhwc_f32_onednn) = {
     .supports = supports,
     .prepare = prepare,
     .pack = onednn_pack,
-    .launch = launch,
+    .launch = onednn_layer_launch,
     .release = onednn_release,
 };

@@ -20,6 +20,7 @@
  */
 #include "config.h"
 
+#include "kernels/cpu/conv/axis.h"
 #include "kernels/cpu/conv/vector.h"
 
 #include <stdlib.h>
@@ -40,12 +41,6 @@ enum { X, W, BIAS, RESIDUAL };
 #define PART_ROWS 192
 /* Bytes that the scratch memory of a thread may take. */
 #define MOST_SCRATCH ((size_t)64 << 20)
-
-/* A spatial dimension; of 1-D problems the first is 1. */
-struct axis {
-    int64_t in, out, window, stride, dilation, pad;
-    int64_t x_step, y_step, r_step;
-};
 
 struct state {
     const struct vector_steps *steps;
@@ -69,36 +64,9 @@ struct state {
 
 /* ---- which problems ------------------------------------------------ */
 
-static void fill_axis(const struct kern_problem *p, int d, struct axis *a)
-{
-    const struct kern_conv *conv = &p->attr.conv;
-    const int i = p->in[X].rank - 2 + d; /* tensor dimension */
-    const int s = p->in[X].rank - 4 + d; /* spatial dimension */
-    const struct kern_tensor *r = kern_problem_in(p, RESIDUAL);
-
-    *a = (struct axis){1, 1, 1, 1, 1, 0, 0, 0, 0};
-    if (s < 0)
-        return;
-    *a = (struct axis){.in = p->in[X].dim[i],
-                       .out = p->out[0].dim[i],
-                       .window = p->in[W].dim[i],
-                       .stride = conv->stride[s],
-                       .dilation = conv->dilation[s],
-                       .pad = conv->pad_begin[s],
-                       .x_step = p->in[X].stride[i],
-                       .y_step = p->out[0].stride[i],
-                       .r_step = r ? r->stride[i] : 0};
-}
-
-/* Input positions that `out` outputs look at. */
-static int64_t extent(const struct axis *a, int64_t out)
-{
-    return (out - 1) * a->stride + (a->window - 1) * a->dilation + 1;
-}
-
 static bool is_inside(const struct axis *a)
 {
-    return a->pad == 0 && extent(a, a->out) <= a->in;
+    return a->pad == 0 && axis_extent(a, a->out) <= a->in;
 }
 
 static void fill_units(const struct kern_problem *p, struct state *s)
@@ -140,7 +108,7 @@ static bool fill_bands(struct state *s)
     if (s->direct) {
         s->pitch = h->x_step;
         s->pixel = w->x_step;
-    } else if (!checked_mul((size_t)extent(w, w->out), (size_t)s->pixel,
+    } else if (!checked_mul((size_t)axis_extent(w, w->out), (size_t)s->pixel,
                             &row) ||
                row > MOST_SCRATCH / sizeof(float)) {
         return false;
@@ -160,7 +128,8 @@ static bool fill_bands(struct state *s)
     s->scratch = 0;
     if (s->direct)
         return true;
-    if (!checked_mul((size_t)s->pitch, (size_t)extent(h, s->rows), &bytes) ||
+    if (!checked_mul((size_t)s->pitch, (size_t)axis_extent(h, s->rows),
+                     &bytes) ||
         bytes > MOST_SCRATCH / sizeof(float))
         return false;
     s->scratch = (int64_t)(bytes + 15) / 16 * 16;
@@ -177,8 +146,8 @@ static bool fill(const struct kern_problem *p, int threads, struct state *s)
     s->residual = kern_problem_in(p, RESIDUAL) != NULL;
     if (s->residual)
         s->r_image = p->in[RESIDUAL].stride[0];
-    fill_axis(p, 0, &s->a[0]);
-    fill_axis(p, 1, &s->a[1]);
+    axis_fill(p, 0, &s->a[0]);
+    axis_fill(p, 1, &s->a[1]);
     fill_units(p, s);
     return fill_bands(s);
 }
@@ -367,7 +336,8 @@ static void copy_band(const struct state *s, const struct item *i,
                       const float *x, float *to)
 {
     const struct axis *h = &s->a[0];
-    const int64_t n = extent(h, i->rows), top = i->first * h->stride - h->pad;
+    const int64_t n = axis_extent(h, i->rows),
+                  top = i->first * h->stride - h->pad;
     const int64_t from = i->unit * s->unit_in;
     const int64_t channels = s->spread ? s->outputs / s->k * s->c : s->unit_in;
 

@@ -11,6 +11,7 @@
 #ifndef KERNELS_CPU_CONV_VECTOR_H
 #define KERNELS_CPU_CONV_VECTOR_H
 
+#include "kernels/cpu/conv/depthwise.h"
 #include "kernels/cpu/conv/window.h"
 #include "kernels/cpu/conv/winograd.h"
 
@@ -59,6 +60,8 @@ struct vector_steps {
     void (*window)(const struct window_run *r, int64_t pixels);
     void (*window_spread)(const struct window_run *r, int64_t pixels);
     void (*spread)(const struct window_spread *s);
+    /* A row of a depthwise convolution: see depthwise.h. */
+    void (*depthwise)(const struct depthwise_run *d);
 };
 
 /* NULL if the machine has neither AVX2 nor AVX-512. */

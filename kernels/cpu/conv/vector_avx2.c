@@ -4,6 +4,15 @@
 #include "kernels/cpu/conv/vector.h"
 
 #ifdef VECTOR_LEVELS
+#include <immintrin.h>
+
+/* Eight lanes that are set, then eight that are not. */
+static const int32_t lanes_set[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+
+#define FIRST(n)            _mm256_loadu_si256((const __m256i_u *)(lanes_set + 8 - (n)))
+#define LOAD_PART(p, n)     _mm256_maskload_ps(p, FIRST(n))
+#define STORE_PART(p, v, n) _mm256_maskstore_ps(p, FIRST(n), (__m256)(v))
+
 #define STEPS  vector_steps_avx2
 #define TARGET __attribute__((target("arch=x86-64-v3")))
 #define BYTES  32

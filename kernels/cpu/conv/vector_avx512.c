@@ -4,6 +4,12 @@
 #include "kernels/cpu/conv/vector.h"
 
 #ifdef VECTOR_LEVELS
+#include <immintrin.h>
+
+#define FIRST(n)            ((__mmask16)((1u << (n)) - 1))
+#define LOAD_PART(p, n)     _mm512_maskz_loadu_ps(FIRST(n), p)
+#define STORE_PART(p, v, n) _mm512_mask_storeu_ps(p, FIRST(n), (__m512)(v))
+
 #define STEPS  vector_steps_avx512
 #define TARGET __attribute__((target("arch=x86-64-v4")))
 #define BYTES  64

@@ -7,6 +7,9 @@
  *   BYTES    bytes of a vector
  *   ROWS     rows in a register block of the product: 2 ROWS sums, 2 vectors
  *            of U and one value of V must fit the registers
+ *   LOAD_PART(p, n), STORE_PART(p, v, n)
+ *            the first n lanes, 0 <= n < LANES, of a vector at p; loads leave 0
+ *            in the others
  */
 #include "kernels/cpu/conv/vector.h"
 #include "kernels/cpu/cpu.h"
@@ -32,12 +35,7 @@ INLINE void store(float *p, vec v)
 /* The first n lanes; the rest are 0. */
 INLINE vec load_part(const float *p, int64_t n)
 {
-    vec v = {0};
-
-    if (n >= LANES)
-        return load(p);
-    memcpy(&v, p, (size_t)n * sizeof *p);
-    return v;
+    return n >= LANES ? load(p) : (vec)LOAD_PART(p, n);
 }
 
 INLINE void store_part(float *p, vec v, int64_t n)
@@ -45,7 +43,7 @@ INLINE void store_part(float *p, vec v, int64_t n)
     if (n >= LANES)
         store(p, v);
     else
-        memcpy(p, &v, (size_t)n * sizeof *p);
+        STORE_PART(p, v, n);
 }
 
 /* Lane i is lane from[i] of v, each below LANES. */
@@ -472,6 +470,7 @@ TARGET static void output(const struct winograd *w,
         }
 }
 
+#include "kernels/cpu/conv/depthwise_steps.h"
 #include "kernels/cpu/conv/window_steps.h"
 
 const struct vector_steps STEPS = {.panel = 2 * LANES,
@@ -481,4 +480,5 @@ const struct vector_steps STEPS = {.panel = 2 * LANES,
                                    .rows = rows_of,
                                    .window = window,
                                    .window_spread = window_spread,
-                                   .spread = spread};
+                                   .spread = spread,
+                                   .depthwise = depthwise};

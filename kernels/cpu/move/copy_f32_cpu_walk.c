@@ -73,16 +73,29 @@ CPU_INLINE void tile_full(float *y, int64_t sy, const float *x, int64_t sx)
             y[i * sy + j] = t[j][i];
 }
 
-/* Few channels (images): y has n <= 4 side by side, x in n planes. */
-CPU_INLINE void interleave(float *y, const float *x, int64_t sx, int n,
-                           int64_t pixels)
+/* Pixels of a block of interleave(). */
+#define PIXELS 16
+
+/* Three channels (images): y has them side by side, x in planes.  Blocks of
+ * constant size are what the compiler makes shuffles of. */
+CPU_INLINE void interleave(float *y, const float *x, int64_t sx, int64_t pixels)
 {
     int64_t i;
-    int j;
 
-    for (i = 0; i < pixels; i++)
-        for (j = 0; j < n; j++)
-            y[i * n + j] = x[j * sx + i];
+    for (i = 0; i + PIXELS <= pixels; i += PIXELS) {
+        const float *p = x + i;
+        float t[3 * PIXELS];
+
+        for (int k = 0; k < PIXELS; k++) {
+            t[3 * k] = p[k];
+            t[3 * k + 1] = p[sx + k];
+            t[3 * k + 2] = p[2 * sx + k];
+        }
+        memcpy(y + 3 * i, t, sizeof t);
+    }
+    for (; i < pixels; i++)
+        for (int j = 0; j < 3; j++)
+            y[3 * i + j] = x[j * sx + i];
 }
 
 /* Transposes rows x cols elements: y rows of length cols, sy apart. */
@@ -92,7 +105,7 @@ CPU_CLONES static void transpose(float *y, int64_t sy, const float *x,
     int64_t i, j, ti, tj;
 
     if (cols == 3 && sy == 3) {
-        interleave(y, x, sx, 3, rows);
+        interleave(y, x, sx, rows);
         return;
     }
     for (i = 0; i < rows; i += TILE)
