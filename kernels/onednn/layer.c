@@ -19,7 +19,7 @@ bool onednn_layer_bias(const struct kern_problem *p, struct onednn_layer *layer,
 
 /* True if the activation is a pass over the result.  oneDNN spends as
  * much time in SiLU or GELU as in a convolution of few channels itself; with
- * AVX-512 the functions of kernels/cpu take less than half of that, memory
+ * AVX-512 the functions of kernels/cpu take half of that at most, memory
  * traffic included. */
 static bool act_follows(const struct kern_problem *p)
 {
