@@ -135,7 +135,10 @@ static int replace(struct weights_entry *entry, struct constant *c,
     if (!c)
         return error_set(err, INFER_EMEMORY, "tensor '%s': out of memory",
                          entry->name);
-    constant_unref(entry->value);
+    if (c->data != entry->value->data)
+        constant_give_back(entry->value);
+    else
+        constant_unref(entry->value);
     entry->value = c;
     return 0;
 }

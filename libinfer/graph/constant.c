@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -57,6 +58,20 @@ void blob_unref(struct blob *blob)
         host_memory_free(&blob->memory, blob->data);
         free(blob);
     }
+}
+
+void blob_give_back(struct blob *blob, const unsigned char *data, size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t from = (size_t)(data - blob->data);
+    /* Offsets of whole pages, which are counted from address 0. */
+    const size_t skew = (size_t)((uintptr_t)blob->data % page);
+    const size_t begin = (skew + from + page - 1) / page * page;
+    const size_t end = (skew + from + bytes) / page * page;
+
+    /* Memory of a caller's allocator need not be pages of ours. */
+    if (blob->memory.alloc == NULL && begin < end)
+        madvise(blob->data - skew + begin, end - begin, MADV_DONTNEED);
 }
 
 /* ---- files --------------------------------------------------------- */
@@ -353,6 +368,14 @@ void constant_unref(struct constant *c)
         free(c->data);
     file_source_unref(c->source);
     free(c);
+}
+
+void constant_give_back(struct constant *c)
+{
+    if (c != NULL && c->blob != NULL &&
+        __atomic_load_n(&c->refs, __ATOMIC_ACQUIRE) == 1)
+        blob_give_back(c->blob, c->data, c->bytes);
+    constant_unref(c);
 }
 
 int64_t constant_count(const struct constant *c)

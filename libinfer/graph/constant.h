@@ -31,6 +31,9 @@ struct blob {
 struct blob *blob_new(void *data, size_t bytes);
 struct blob *blob_ref(struct blob *blob);
 void blob_unref(struct blob *blob); /* NULL is fine */
+/* Gives the whole pages of a part of the blob back to the system; they read as
+ * zeros from then on. */
+void blob_give_back(struct blob *blob, const unsigned char *data, size_t bytes);
 
 /* A reference-counted open file, or memory of the caller's that holds one. */
 struct file_source {
@@ -96,6 +99,11 @@ struct constant *constant_in_file(enum infer_dtype dtype, int rank,
                                   uint32_t crc);
 struct constant *constant_ref(struct constant *c);
 void constant_unref(struct constant *c); /* NULL is fine */
+/* constant_unref() of a constant that is not needed again.  Where it was the
+ * last reference to a view of a blob, the whole pages below the view go back to
+ * the system and read as zeros: no other constant may view these bytes, and
+ * nobody may read them from the blob again. */
+void constant_give_back(struct constant *c);
 
 int64_t constant_count(const struct constant *c);
 

@@ -509,6 +509,32 @@ static int deliver(struct hdf5_file *f, size_t bytes, struct infer_error *err)
     return 0;
 }
 
+/* Marks the whole pieces of memory below an array. */
+static bool claim(struct hdf5_file *f, const unsigned char *data, size_t bytes)
+{
+    const uintptr_t base = (uintptr_t)f->data / HDF5_CLAIM;
+    const uintptr_t from = (uintptr_t)data, end = from + bytes;
+
+    if (f->claimed == NULL)
+        f->claimed = calloc(f->bytes / HDF5_CLAIM / 8 + 2, 1);
+    if (f->claimed == NULL)
+        return false;
+    for (uintptr_t i = (from + HDF5_CLAIM - 1) / HDF5_CLAIM;
+         i < end / HDF5_CLAIM; i++) {
+        unsigned char *at = &f->claimed[(i - base) / 8];
+        const unsigned char bit = (unsigned char)(1u << (i - base) % 8);
+
+        f->overlap |= (*at & bit) != 0;
+        *at |= bit;
+    }
+    return true;
+}
+
+bool hdf5_arrays_are_apart(const struct hdf5_file *f)
+{
+    return !f->overlap;
+}
+
 int hdf5_dataset_numbers(struct hdf5_file *f, const struct hdf5_dataset *d,
                          struct infer_error *err, struct constant **out)
 {
@@ -535,7 +561,9 @@ int hdf5_dataset_numbers(struct hdf5_file *f, const struct hdf5_dataset *d,
     unsigned char *view = in_place(f, d, bytes);
     struct constant *c;
     if (view != NULL) {
-        c = constant_in_blob(d->type.dtype, rank, dim, f->blob, view);
+        c = claim(f, view, bytes)
+                ? constant_in_blob(d->type.dtype, rank, dim, f->blob, view)
+                : NULL;
         if (c == NULL)
             return error_set(err, INFER_EMEMORY, "no memory for a tensor");
         *out = c;

@@ -423,6 +423,7 @@ void hdf5_close(struct hdf5_file *f)
     if (f == NULL)
         return;
     blob_unref(f->blob);
+    free(f->claimed);
     free(f);
 }
 

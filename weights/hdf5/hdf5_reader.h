@@ -216,6 +216,10 @@ int hdf5_dataset_bytes(const struct hdf5_dataset *d, struct infer_error *err,
  * they are needed, else it has memory of its own. */
 int hdf5_dataset_numbers(struct hdf5_file *f, const struct hdf5_dataset *d,
                          struct infer_error *err, struct constant **out);
+/* True where no page of memory holds parts of two arrays that were handed out:
+ * each may be given back to the system (constant_give_back()) once no array is
+ * read any more. */
+bool hdf5_arrays_are_apart(const struct hdf5_file *f);
 int hdf5_dataset_strings(struct hdf5_file *f, const struct hdf5_dataset *d,
                          struct infer_error *err, struct hdf5_strings *out);
 

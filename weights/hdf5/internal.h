@@ -48,7 +48,13 @@ struct hdf5_file {
     size_t memory, memory_limit; /* bytes held in addition to the file */
     size_t delivered;            /* bytes of arrays handed out so far */
     uint64_t work_left;          /* bytes that may still be looked at */
+    /* A bit for each piece of HDF5_CLAIM bytes of memory, counted from the
+     * piece that data lies in: an array covers it.  NULL: none so far. */
+    unsigned char *claimed;
+    bool overlap; /* two arrays cover one piece */
 };
+/* The smallest page there is: a page that two arrays cover has such a piece. */
+#define HDF5_CLAIM 4096
 
 /* ---- hdf5.c: bounds, budgets, checksums ---------------------------- */
 

@@ -358,7 +358,10 @@ int keras_weight(struct keras_emit *k, struct keras_layer *l, int i,
     l->variable[i].data = NULL; /* the file's order is not needed again */
     if (convert != NULL && c != NULL) {
         struct constant *made = convert(k, l, c);
-        constant_unref(c);
+        if (k->apart && made != NULL && made->data != c->data)
+            constant_give_back(c);
+        else
+            constant_unref(c);
         c = made;
     }
     l->weight[i] = keras_constant(k, suffix, c);

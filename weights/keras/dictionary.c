@@ -143,8 +143,72 @@ static void look_up(struct found *v)
     }
 }
 
+/* The dictionary, and the role of each of its entries: kernels are arranged
+ * once all of them were read. */
+struct bare {
+    struct weights_dict *dict;
+    struct noted {
+        enum role role;
+        int64_t outputs;
+    } * noted;
+    size_t count, capacity;
+};
+
+/* Notes what the next entry of the dictionary is. */
+static int note_role(struct bare *bare, enum role role, int64_t outputs,
+                     struct infer_error *err)
+{
+    if (bare->count == bare->capacity) {
+        const size_t wanted = bare->capacity ? 2 * bare->capacity : 64;
+        void *grown = realloc(bare->noted, wanted * sizeof *bare->noted);
+        if (grown == NULL)
+            return error_set(err, INFER_EMEMORY, "no memory for names");
+        bare->noted = grown;
+        bare->capacity = wanted;
+    }
+    bare->noted[bare->count++] = (struct noted){role, outputs};
+    return 0;
+}
+
+static int add_unknown(struct bare *bare, const char *name, struct constant *c,
+                       struct infer_error *err)
+{
+    const int rc = note_role(bare, UNKNOWN, -1, err);
+
+    return rc < 0 ? rc
+                  : weights_dict_add(bare->dict, name, constant_ref(c), err);
+}
+
+/* Arranges the entries one by one; the pages of the file below one that was
+ * copied go back to the system. */
+static int arrange_all(struct bare *bare, bool apart, struct infer_error *err)
+{
+    for (size_t i = 0; i < bare->count && i < bare->dict->count; i++) {
+        struct weights_entry *e = &bare->dict->entry[i];
+        struct constant *c =
+            arrange(e->value, bare->noted[i].role, bare->noted[i].outputs);
+        if (c == NULL)
+            return error_set(err, INFER_EMEMORY, "no memory for '%s'", e->name);
+        if (apart && c->data != e->value->data)
+            constant_give_back(e->value);
+        else
+            constant_unref(e->value);
+        e->value = c;
+    }
+    return 0;
+}
+
+static int finish(struct bare *bare, const struct hdf5_file *f, int rc,
+                  struct infer_error *err)
+{
+    if (rc >= 0)
+        rc = arrange_all(bare, hdf5_arrays_are_apart(f), err);
+    free(bare->noted);
+    return rc < 0 ? rc : 0;
+}
+
 /* Variables of one layer, all there: settles what is unclear, then adds. */
-static int add_group(struct weights_dict *dict, struct found *v, int n,
+static int add_group(struct bare *bare, struct found *v, int n,
                      struct infer_error *err)
 {
     int64_t outputs = -1;
@@ -177,15 +241,17 @@ static int add_group(struct weights_dict *dict, struct found *v, int n,
         char name[1024];
         snprintf(name, sizeof name, "%s.%s", v[i].layer,
                  v[i].suffix ? v[i].suffix : v[i].word);
-        struct constant *c = arrange(v[i].value, v[i].role, outputs);
-        rc = c == NULL
-                 ? error_set(err, INFER_EMEMORY, "no memory for '%s'", name)
-                 : weights_dict_add(dict, name, c, err);
+        rc = note_role(bare, v[i].role, outputs, err);
+        if (rc == 0)
+            rc = weights_dict_add(bare->dict, name, constant_ref(v[i].value),
+                                  err);
     }
     return rc;
 }
 
-/* The values do not view the file, which is released after reading. */
+/* Values of this many bytes and more may view the file. */
+#define VIEW_BYTES 65536
+
 static int read_value(struct hdf5_file *f, uint64_t address,
                       struct infer_error *err, struct constant **out)
 {
@@ -194,7 +260,8 @@ static int read_value(struct hdf5_file *f, uint64_t address,
 
     if (rc < 0)
         return rc;
-    if (c->blob == NULL) {
+    if (c->blob == NULL ||
+        (c->bytes >= VIEW_BYTES && hdf5_arrays_are_apart(f))) {
         *out = c;
         return 0;
     }
@@ -301,7 +368,7 @@ static int read_listed(struct hdf5_file *f, uint64_t address, const char *group,
 
 static int group_from_h5(struct hdf5_file *f, uint64_t top,
                          const struct hdf5_links *links, const char *group,
-                         struct infer_error *err, struct weights_dict *dict)
+                         struct infer_error *err, struct bare *bare)
 {
     struct hdf5_strings parts[KERAS_MAX_PARTS];
     uint64_t address;
@@ -331,7 +398,7 @@ static int group_from_h5(struct hdf5_file *f, uint64_t top,
     for (int i = 0, end; rc >= 0 && i < n; i = end) {
         for (end = i + 1; end < n && by_layer(&v[i], &v[end]) == 0;)
             end++;
-        rc = add_group(dict, v + i, end - i, err);
+        rc = add_group(bare, v + i, end - i, err);
     }
     if (v != NULL)
         free_found(v, n);
@@ -343,6 +410,7 @@ int keras_dictionary_from_h5(struct hdf5_file *f, uint64_t group,
 {
     struct hdf5_strings parts[KERAS_MAX_PARTS];
     struct hdf5_links links;
+    struct bare bare = {.dict = dict};
     int n_parts = 0, rc = hdf5_links_read(f, group, err, &links);
 
     if (rc < 0)
@@ -351,14 +419,14 @@ int keras_dictionary_from_h5(struct hdf5_file *f, uint64_t group,
                           &n_parts);
     for (int p = 0; p < n_parts; p++) {
         for (size_t i = 0; i < parts[p].count && rc >= 0; i++) {
-            rc = group_from_h5(f, group, &links, parts[p].text[i], err, dict);
+            rc = group_from_h5(f, group, &links, parts[p].text[i], err, &bare);
             if (rc < 0)
                 error_prefix(err, "layer '%s'", parts[p].text[i]);
         }
         hdf5_strings_clear(f, &parts[p]);
     }
     hdf5_links_clear(f, &links);
-    return rc < 0 ? rc : 0;
+    return finish(&bare, f, rc, err);
 }
 
 /* ---- .weights.h5 of Keras 3 ---------------------------------------- */
@@ -436,7 +504,7 @@ static int layer_name(struct hdf5_file *f, uint64_t vars, const char *prefix,
 
 static int vars_from_v3(struct hdf5_file *f, uint64_t vars, const char *layer,
                         const char *group, struct infer_error *err,
-                        struct weights_dict *dict)
+                        struct bare *bare)
 {
     struct hdf5_links links;
     int rc = hdf5_links_read(f, vars, err, &links);
@@ -479,11 +547,10 @@ static int vars_from_v3(struct hdf5_file *f, uint64_t vars, const char *layer,
             if (v[i].role == UNKNOWN) {
                 char name[1024];
                 snprintf(name, sizeof name, "%s.%s", v[i].layer, v[i].word);
-                rc =
-                    weights_dict_add(dict, name, constant_ref(v[i].value), err);
+                rc = add_unknown(bare, name, v[i].value, err);
             }
         if (rc == 0 && n > 0 && v[0].role != UNKNOWN)
-            rc = add_group(dict, v, n, err);
+            rc = add_group(bare, v, n, err);
     }
     if (v != NULL)
         free_found(v, filled);
@@ -493,7 +560,7 @@ static int vars_from_v3(struct hdf5_file *f, uint64_t vars, const char *layer,
 /* "layers" of a model; groups inside may be models themselves. */
 static int layers_from_v3(struct hdf5_file *f, uint64_t model,
                           const char *prefix, int depth,
-                          struct infer_error *err, struct weights_dict *dict)
+                          struct infer_error *err, struct bare *bare)
 {
     struct hdf5_links links;
     uint64_t layers;
@@ -528,9 +595,9 @@ static int layers_from_v3(struct hdf5_file *f, uint64_t model,
         else
             break;
         if (rc == 0)
-            rc = layers_from_v3(f, link->address, name, depth + 1, err, dict);
+            rc = layers_from_v3(f, link->address, name, depth + 1, err, bare);
         if (rc >= 0 && hdf5_find(f, link->address, "vars", err, &vars) == 1)
-            rc = vars_from_v3(f, vars, name, group, err, dict);
+            rc = vars_from_v3(f, vars, name, group, err, bare);
     }
     hdf5_links_clear(f, &links);
     return rc < 0 ? rc : 0;
@@ -539,5 +606,8 @@ static int layers_from_v3(struct hdf5_file *f, uint64_t model,
 int keras_dictionary_from_v3(struct hdf5_file *f, uint64_t group,
                              struct infer_error *err, struct weights_dict *dict)
 {
-    return layers_from_v3(f, group, "", 0, err, dict);
+    struct bare bare = {.dict = dict};
+    const int rc = layers_from_v3(f, group, "", 0, err, &bare);
+
+    return finish(&bare, f, rc, err);
 }

@@ -130,6 +130,7 @@ static int build(struct keras_emit *k, struct keras_model *model,
     if (rc == 0)
         rc = s->v3 ? keras_variables_from_v3(model, s->f, s->group, err)
                    : keras_variables_from_h5(model, s->f, s->group, err);
+    k->apart = hdf5_arrays_are_apart(s->f);
     if (rc == 0)
         rc = keras_emit_model(k, model);
     return rc == 0 ? finish_graph(k, model, err) : rc;

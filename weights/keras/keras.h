@@ -176,6 +176,7 @@ struct keras_emit {
     bool theano;         /* kernels are stored flipped */
     bool channels_first; /* some layer says so */
     bool has_1d;         /* some layer works on N,length,C */
+    bool apart;          /* no two variables share bytes of the file */
     int n_calls;         /* of layers, so far */
     int n_asked;         /* layers that asked for the size of their input */
     /* Outputs of the call but the first, where it has several. */

@@ -286,3 +286,28 @@ int tf_attr_text(const struct tf_graph *g, int node, const char *name,
             *out = f.span;
     return rc;
 }
+
+bool tf_attr_all_one(const struct tf_graph *g, int node, const char *name)
+{
+    struct pb_span value;
+    struct pb_reader r, list;
+    struct pb_field f, item;
+    bool one = true;
+
+    if (tf_attr_span(g, node, name, NULL, &value) < 0)
+        return false;
+    r = tf_reader(g, value);
+    while (one && pb_next(&r, &f, NULL) > 0) {
+        if (f.number != 1 || f.wire != PB_BYTES)
+            continue;
+        list = tf_reader(g, f.span);
+        while (one && pb_next(&list, &item, NULL) > 0) {
+            uint64_t bits;
+            size_t at = 0;
+
+            while (item.number == 3 && pb_item(&item, PB_VARINT, &at, &bits))
+                one = one && bits == 1;
+        }
+    }
+    return one;
+}

@@ -109,8 +109,26 @@ static int from_batch(struct onnx_import *im, const struct blocks *b, int x)
     return x;
 }
 
+/* The ends of a dilated convolution: pads, and crops. */
+static int pad_or_crop(struct onnx_import *im, const struct blocks *b, int x)
+{
+    for (int i = 0; i < b->n; i++) {
+        const int64_t begin = b->edge[2 * i], end = b->edge[2 * i + 1];
+
+        if (begin == 0 && end == 0)
+            continue;
+        if (!tf_row(im)->param)
+            x = compose_pad(im, x, 1 + i, (int)begin, (int)end, 0);
+        else
+            x = compose_slice(im, x, 1 + i, begin, end > 0 ? -end : INT64_MAX,
+                              1);
+    }
+    return x;
+}
+
 int tf_batch_blocks(struct onnx_import *im)
 {
+    const struct tf_import *tf = im->context;
     struct blocks b = {.n = 0};
     int x;
 
@@ -118,6 +136,8 @@ int tf_batch_blocks(struct onnx_import *im)
     x = compose_input(im, 0);
     if (read_blocks(im, &b) < 0 || check_rank(im, &b, x) < 0)
         return im->rc;
+    if (tf->dilated[tf->node])
+        return compose_output(im, 0, pad_or_crop(im, &b, x));
     return compose_output(
         im, 0, tf_row(im)->param ? from_batch(im, &b, x) : to_batch(im, &b, x));
 }

@@ -440,18 +440,36 @@ static int load_entry(struct tf_bundle *b, struct pb_span span,
     return rc;
 }
 
+static struct tf_bundle_entry *entry_of(const struct tf_bundle *b,
+                                        struct pb_span span)
+{
+    for (int i = 0; i < b->n_entries; i++)
+        if (b->entry[i].value.data == span.data)
+            return &b->entry[i];
+    return NULL;
+}
+
 int tf_bundle_load(struct tf_bundle *b, struct pb_span span,
                    struct infer_error *err, struct constant **out)
 {
-    int i = 0, rc = 0;
+    struct tf_bundle_entry *e = entry_of(b, span);
+    int rc = 0;
 
-    while (i < b->n_entries && b->entry[i].value.data != span.data)
-        i++;
-    if (i == b->n_entries)
+    if (!e)
         return malformed("no such entry", err);
-    if (!b->entry[i].loaded)
-        rc = load_entry(b, span, err, &b->entry[i].loaded);
+    if (!e->loaded)
+        rc = load_entry(b, span, err, &e->loaded);
     if (rc == 0)
-        *out = constant_ref(b->entry[i].loaded);
+        *out = constant_ref(e->loaded);
     return rc;
+}
+
+void tf_bundle_forget(struct tf_bundle *b, struct pb_span span)
+{
+    struct tf_bundle_entry *e = entry_of(b, span);
+
+    if (e) {
+        constant_unref(e->loaded);
+        e->loaded = NULL;
+    }
 }

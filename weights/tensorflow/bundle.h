@@ -42,5 +42,8 @@ bool tf_bundle_has(const struct tf_bundle *b, struct pb_span entry);
 /* Reads an entry's tensor, once; a new reference. */
 int tf_bundle_load(struct tf_bundle *b, struct pb_span entry,
                    struct infer_error *err, struct constant **out);
+/* Gives up the reference to a tensor that was loaded; nobody may load it
+ * again. */
+void tf_bundle_forget(struct tf_bundle *b, struct pb_span entry);
 
 #endif

@@ -7,23 +7,38 @@
 
 /* ---- filters ------------------------------------------------------- */
 
-/* The constant of value `own`; a new reference, or NULL where it is none.  One
- * that was not needed so far is not kept in the order of the file as well. */
-static struct constant *filter_constant(struct onnx_import *im, int own, int i)
+/* The constant of value `own` with its axes in another order; NULL where it is
+ * none.  One that was not needed so far is not kept in the order of the file as
+ * well. */
+static struct constant *filter_transposed(struct onnx_import *im, int own,
+                                          int i, const int *perm)
 {
-    struct constant *c = NULL;
+    const struct tf_import *tf = im->context;
+    struct onnx_value *v = &im->value[own];
+    struct constant *c = NULL, *made = NULL;
 
-    if (im->value[own].state == ONNX_LAZY)
-        im->rc = im->source->load(im, im->value[own].tensor, &c);
-    else if (onnx_input_constant(im, i, &c) == 0 && c)
-        constant_ref(c);
-    if (c && c->rank != 4) {
+    /* Its type was asked for: it can be loaded again. */
+    if (v->state == ONNX_CONSTANT && v->graph < 0 && v->tensor.bytes > 0 &&
+        weights_kept_has(&tf->kept, v->tensor.data)) {
+        constant_unref(v->constant);
+        v->constant = NULL;
+        v->state = ONNX_LAZY;
+    }
+    if (v->state == ONNX_LAZY) {
+        tf_load_transposed(im, v->tensor, 4, perm, &made);
+        return made;
+    }
+    if (onnx_input_constant(im, i, &c) < 0 || !c)
+        return NULL;
+    if (c->rank != 4) {
         onnx_fail(im, INFER_EFORMAT, "a filter of rank %d, expected 4",
                   c->rank);
-        constant_unref(c);
-        c = NULL;
+        return NULL;
     }
-    return c;
+    made = constant_transpose(c, perm);
+    if (!made)
+        onnx_no_memory(im);
+    return made;
 }
 
 /* A constant filter in another order of its axes, made once for all readers
@@ -34,7 +49,7 @@ static int transposed_filter(struct onnx_import *im, int i,
     const struct pb_span filter = im->node->in[i];
     const int own = onnx_value_find(im, filter);
     int perm[4] = {(int)order[0], (int)order[1], (int)order[2], (int)order[3]};
-    struct constant *c, *transposed;
+    struct constant *transposed;
     struct pb_span name;
     int v;
 
@@ -48,15 +63,9 @@ static int transposed_filter(struct onnx_import *im, int i,
     v = onnx_value_find(im, name);
     if (v >= 0)
         return v;
-    c = filter_constant(im, own, i);
-    if (!c)
+    transposed = filter_transposed(im, own, i, perm);
+    if (!transposed)
         return -1;
-    transposed = constant_transpose(c, perm);
-    constant_unref(c);
-    if (!transposed) {
-        onnx_no_memory(im);
-        return -1;
-    }
     if (onnx_value_get(im, name, &v) < 0) {
         constant_unref(transposed);
         return -1;
@@ -140,6 +149,7 @@ int tf_conv(struct onnx_import *im)
     onnx_arity(im, 2, 2);
     onnx_defaults(GRAPH_CONV, &attr);
     conv_attributes(im, first, &attr.conv);
+    tf_take_dilation(im, attr.conv.conv.dilation);
     if (conv_types(im, 0, first, &w, &channels) < 0)
         return im->rc;
     if (channels % w.dim[2] != 0 || channels / w.dim[2] > INT32_MAX)
@@ -163,6 +173,7 @@ int tf_depthwise(struct onnx_import *im)
     onnx_arity(im, 2, 2);
     onnx_defaults(GRAPH_CONV, &attr);
     conv_attributes(im, first, &attr.conv);
+    tf_take_dilation(im, attr.conv.conv.dilation);
     if (conv_types(im, 0, first, &w, &channels) < 0)
         return im->rc;
     if (channels != w.dim[2])

@@ -120,19 +120,26 @@ static int func_name(const struct tf_graph *g, struct pb_span value,
     return rc;
 }
 
+int tf_function_of(const struct tf_graph *g, int node, const char *attr,
+                   struct infer_error *err, struct pb_span *out)
+{
+    struct pb_span value;
+    const int rc = tf_attr_span(g, node, attr, err, &value);
+
+    *out = (struct pb_span){NULL, 0};
+    return rc < 0 ? rc : func_name(g, value, err, out);
+}
+
 int tf_called(const struct tf_graph *g, int node, struct infer_error *err,
               struct pb_span *out)
 {
     const struct pb_span op = g->node[node].op;
-    struct pb_span value;
     int rc;
 
     *out = (struct pb_span){NULL, 0};
     if (pb_span_is(op, "StatefulPartitionedCall") ||
         pb_span_is(op, "PartitionedCall")) {
-        rc = tf_attr_span(g, node, "f", err, &value);
-        if (rc == 0)
-            rc = func_name(g, value, err, out);
+        rc = tf_function_of(g, node, "f", err, out);
         return rc < 0 ? rc : 1;
     }
     *out = op;
@@ -324,14 +331,22 @@ static int expand(struct tf_graph *g, int call, const struct tf_function *f,
 int tf_expand_call(struct tf_graph *g, int node, int depth,
                    struct infer_error *err)
 {
-    const struct tf_function *f;
-    struct signature *s;
     struct pb_span name;
-    int rc = tf_called(g, node, err, &name);
+    int rc;
 
-    if (rc <= 0)
-        return rc;
-    f = find_function(g, name);
+    if (tf_is_loop(g->node[node].op))
+        return tf_expand_loop(g, node, depth, err);
+    rc = tf_called(g, node, err, &name);
+    return rc <= 0 ? rc : tf_expand_function(g, node, name, depth, err);
+}
+
+int tf_expand_function(struct tf_graph *g, int node, struct pb_span name,
+                       int depth, struct infer_error *err)
+{
+    const struct tf_function *f = find_function(g, name);
+    struct signature *s;
+    int rc;
+
     if (!f)
         return error_set(err, INFER_EFORMAT,
                          "%.*s: the library has no function '%.*s'",

@@ -294,3 +294,11 @@ int tf_tensor_load(struct onnx_import *im, struct pb_span tensor,
         *out = c;
     return rc;
 }
+
+void tf_tensor_give_back(const struct tf_graph *g, struct pb_span tensor)
+{
+    struct tensor t = {.message = tensor};
+
+    if (read_fields(g, &t, NULL) == 0 && t.content.bytes > 0)
+        blob_give_back(g->blob, t.content.data, t.content.bytes);
+}

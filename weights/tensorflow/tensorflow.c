@@ -86,14 +86,58 @@ static int add_constants(struct onnx_import *im)
     return im->rc;
 }
 
+/* Tensors of this many bytes and more are kept once, see kept.h. */
+#define LARGE_BYTES 65536
+
 static int load(struct onnx_import *im, struct pb_span tensor,
                 struct constant **out)
 {
     struct tf_import *tf = im->context;
+    const bool variable = tf_bundle_has(&tf->bundle, tensor);
+    int rc;
 
-    if (tf_bundle_has(&tf->bundle, tensor))
-        return tf_bundle_load(&tf->bundle, tensor, im->err, out);
-    return tf_tensor_load(im, tensor, out);
+    if (weights_kept_has(&tf->kept, tensor.data)) {
+        *out = weights_kept_get(&tf->kept, tensor.data);
+        return *out ? 0 : error_set(im->err, INFER_EMEMORY, "out of memory");
+    }
+    rc = variable ? tf_bundle_load(&tf->bundle, tensor, im->err, out)
+                  : tf_tensor_load(im, tensor, out);
+    if (rc < 0 || (*out)->bytes < LARGE_BYTES)
+        return rc;
+    if (!weights_kept_add(&tf->kept, tensor.data, *out)) {
+        constant_unref(*out);
+        return error_set(im->err, INFER_EMEMORY, "out of memory");
+    }
+    if (variable)
+        tf_bundle_forget(&tf->bundle, tensor);
+    else
+        tf_tensor_give_back(&tf->graph, tensor);
+    return 0;
+}
+
+int tf_load_transposed(struct onnx_import *im, struct pb_span tensor, int rank,
+                       const int *order, struct constant **out)
+{
+    struct tf_import *tf = im->context;
+    struct constant *c;
+    int rc = load(im, tensor, &c);
+
+    if (rc < 0)
+        return im->rc = rc;
+    if (c->rank != rank) {
+        onnx_fail(im, INFER_EFORMAT, "a filter of rank %d, expected %d",
+                  c->rank, rank);
+        constant_unref(c);
+        return im->rc;
+    }
+    if (weights_kept_has(&tf->kept, tensor.data)) {
+        constant_unref(c);
+        *out = weights_kept_transpose(&tf->kept, tensor.data, order);
+    } else {
+        *out = constant_transpose(c, order);
+        constant_unref(c);
+    }
+    return *out ? 0 : onnx_no_memory(im);
 }
 
 static bool is_large(struct onnx_import *im, struct pb_span tensor)
@@ -236,6 +280,7 @@ static int run_nodes(struct onnx_import *im)
             turn_input(im, &tf->input[i]);
     if (im->rc < 0)
         return im->rc;
+    memset(tf->list, 0, (size_t)tf->graph.n_nodes * sizeof(*tf->list));
     for (int i = 0; i < tf->n_order; i++) {
         if (is_given(tf, tf->order[i]))
             continue;
@@ -295,10 +340,15 @@ int tf_import_graph(struct tf_import *tf, const struct weights_options *options,
     int rc = tf_find_order(tf, err);
 
     if (rc == 0)
+        rc = tf_find_dilations(tf, err);
+    if (rc == 0)
         rc = tf_find_layouts(tf, err);
     if (rc < 0)
         return rc;
     name_outputs(tf);
+    tf->list = calloc((size_t)tf->graph.n_nodes + 1, sizeof(*tf->list));
+    if (!tf->list)
+        return error_set(err, INFER_EMEMORY, "out of memory");
     return onnx_import_graph(&source, tf, TF_OPSET, (struct pb_span){NULL, 0},
                              options, err, out);
 }
@@ -306,7 +356,10 @@ int tf_import_graph(struct tf_import *tf, const struct weights_options *options,
 void tf_import_close(struct tf_import *tf)
 {
     tf_graph_close(&tf->graph);
+    weights_kept_clear(&tf->kept);
     tf_bundle_close(&tf->bundle);
+    free(tf->list);
+    free(tf->dilated);
     free(tf->input);
     free(tf->output);
     free(tf->order);

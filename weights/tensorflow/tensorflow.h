@@ -12,6 +12,7 @@
 #ifndef WEIGHTS_TENSORFLOW_TENSORFLOW_H
 #define WEIGHTS_TENSORFLOW_TENSORFLOW_H
 
+#include "weights/kept.h"
 #include "weights/onnx/onnx.h"
 #include "weights/tensorflow/bundle.h"
 #include "weights/tensorflow/graphdef.h"
@@ -53,10 +54,15 @@ struct tf_io {
 
 struct tf_op;
 
+struct tf_list;
+
 struct tf_import {
     struct tf_graph graph;
     const char *path;
-    struct tf_bundle bundle; /* variables of a SavedModel */
+    struct tf_bundle bundle;  /* variables of a SavedModel */
+    struct weights_kept kept; /* large tensors that were loaded */
+    bool *dilated;            /* a node of a dilated convolution (dilation.c) */
+    struct tf_list **list;    /* a node: the list that it makes, or NULL */
     struct tf_io *input, *output;
     int n_inputs, n_outputs;
     int *order; /* nodes that the outputs need, producers first */
@@ -93,6 +99,13 @@ static inline const struct tf_op *tf_row(const struct onnx_import *im)
 
 /* Name, operator, inputs and attributes of a node, in im->scratch. */
 int tf_node_parse(struct onnx_import *im, int node, struct onnx_node *out);
+/* Gives the pages of a tensor's content back to the system: it was loaded, and
+ * is not read again. */
+void tf_tensor_give_back(const struct tf_graph *g, struct pb_span tensor);
+/* A constant of the file, of a given rank, with its axes in another order; a
+ * large one takes the place of the original. */
+int tf_load_transposed(struct onnx_import *im, struct pb_span tensor, int rank,
+                       const int *order, struct constant **out);
 /* A TensorProto as a constant; a new reference.  Counts what the file does not
  * hold (one value for all elements) against the limit of the import. */
 int tf_tensor_load(struct onnx_import *im, struct pb_span tensor,
@@ -121,6 +134,12 @@ int tf_find_ends(struct tf_import *tf, struct infer_error *err);
 /* The nodes that the outputs need.  EUNSUPPORTED with a line an operator that
  * is not supported. */
 int tf_find_order(struct tf_import *tf, struct infer_error *err);
+/* Fills dilated. */
+int tf_find_dilations(struct tf_import *tf, struct infer_error *err);
+/* The dilation of the convolution being imported, where its blocks give it. */
+void tf_take_dilation(struct onnx_import *im, int *dilation);
+/* True where a list of integers is absent or all 1. */
+bool tf_attr_all_one(const struct tf_graph *g, int node, const char *name);
 /* Which inputs and outputs are pictures N,H,W,C. */
 int tf_find_layouts(struct tf_import *tf, struct infer_error *err);
 /* True where a node makes an input of the network. */

@@ -25,7 +25,7 @@
 /* Operators that know of constants, or need none. */
 static bool by_itself(int code)
 {
-    return code == 6 || code == 114 || code == 77 || code == 110;
+    return code == 6 || code == 114 || code == 77 || code == 110 || code == 119;
 }
 
 static bool can_fold(struct tflite_import *im)
@@ -98,6 +98,7 @@ static void set_aside(struct tflite_import *im, int probe, struct aside *a)
     im->probes = 1;
     im->first_node = 0;
     im->freed_batch = false;
+    im->folding = true;
     for (int o = 0; o < im->op.n_out; o++)
         a->out[o] = im->value[tflite_output_index(im, o)];
     for (int i = 0; i < im->op.n_in; i++)
@@ -137,6 +138,7 @@ static void put_back(struct tflite_import *im, const struct aside *a)
     im->first_node = a->first_node;
     im->freed_batch = a->freed_batch;
     im->constant_bytes = a->constant_bytes;
+    im->folding = false;
 }
 
 /* Outputs of the graph in the file's order; an input that is passed on becomes

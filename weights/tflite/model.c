@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TensorFlow Lite: what the file says, one object at a time.  The numbers of
  * fields are those of schema.fbs, version 3. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/checked.h"
@@ -8,7 +9,14 @@
 #include "weights/tflite/tflite.h"
 
 /* Fields by table. */
-enum { MODEL_VERSION, MODEL_CODES, MODEL_GRAPHS, MODEL_TEXT, MODEL_BUFFERS };
+enum {
+    MODEL_VERSION,
+    MODEL_CODES,
+    MODEL_GRAPHS,
+    MODEL_TEXT,
+    MODEL_BUFFERS,
+    MODEL_METADATA = 6
+};
 enum { CODE_OLD, CODE_CUSTOM, CODE_VERSION, CODE_NEW };
 enum { GRAPH_TENSORS, GRAPH_INPUTS, GRAPH_OUTPUTS, GRAPH_OPERATORS };
 enum {
@@ -62,10 +70,28 @@ static int check_counts(const struct tflite_model *m, struct infer_error *err)
     return 0;
 }
 
+int tflite_model_select(struct tflite_model *m, int graph,
+                        struct infer_error *err)
+{
+    struct fb_table t;
+    int rc;
+
+    if (graph < 0 || (size_t)graph >= m->graphs.count)
+        return error_set(err, INFER_EFORMAT, "network %d of %zu is named",
+                         graph, m->graphs.count);
+    t = fb_list_table(&m->graphs, (size_t)graph);
+    m->tensors = fb_list(&t, GRAPH_TENSORS, 4);
+    m->inputs = fb_list(&t, GRAPH_INPUTS, 4);
+    m->outputs = fb_list(&t, GRAPH_OUTPUTS, 4);
+    m->operators = fb_list(&t, GRAPH_OPERATORS, 4);
+    rc = check(m, err);
+    return rc < 0 ? rc : check_counts(m, err);
+}
+
 int tflite_model_open(struct blob *blob, struct infer_error *err,
                       struct tflite_model *out)
 {
-    struct fb_table root, graph;
+    struct fb_table root;
     struct fb_vector graphs;
     int rc;
 
@@ -77,7 +103,8 @@ int tflite_model_open(struct blob *blob, struct infer_error *err,
     out->codes = fb_list(&root, MODEL_CODES, 4);
     out->buffers = fb_list(&root, MODEL_BUFFERS, 4);
     out->description = fb_list(&root, MODEL_TEXT, 1);
-    graphs = fb_list(&root, MODEL_GRAPHS, 4);
+    out->metadata = fb_list(&root, MODEL_METADATA, 4);
+    out->graphs = graphs = fb_list(&root, MODEL_GRAPHS, 4);
     rc = check(out, err);
     if (rc < 0)
         return rc;
@@ -87,13 +114,7 @@ int tflite_model_open(struct blob *blob, struct infer_error *err,
                          (unsigned long)out->version);
     if (graphs.count == 0)
         return error_set(err, INFER_EFORMAT, "the file holds no network");
-    graph = fb_list_table(&graphs, 0);
-    out->tensors = fb_list(&graph, GRAPH_TENSORS, 4);
-    out->inputs = fb_list(&graph, GRAPH_INPUTS, 4);
-    out->outputs = fb_list(&graph, GRAPH_OUTPUTS, 4);
-    out->operators = fb_list(&graph, GRAPH_OPERATORS, 4);
-    rc = check(out, err);
-    return rc < 0 ? rc : check_counts(out, err);
+    return tflite_model_select(out, 0, err);
 }
 
 /* ---- tensors ------------------------------------------------------- */
@@ -191,6 +212,13 @@ int tflite_model_tensor(struct tflite_model *m, int index,
     out->quantised_axis = fb_i32(&q, QUANT_AXIS, 0);
     rc = read_shape(&t, index, err, out);
     return rc < 0 ? rc : check(m, err);
+}
+
+void tflite_model_close(struct tflite_model *m)
+{
+    weights_kept_clear(&m->kept);
+    free(m->own);
+    m->own = NULL;
 }
 
 int tflite_model_buffer(struct tflite_model *m, uint32_t index,

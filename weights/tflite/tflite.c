@@ -389,6 +389,21 @@ static void operator_label(const struct tflite_import *im, char *out,
         snprintf(out, bytes, "%s", im->row->name);
 }
 
+/* 1: an input comes from an operator that was refused. */
+static int begin_operator(struct tflite_import *im)
+{
+    im->row = tflite_op_find(im->op.code);
+    im->raw = false;
+    im->first_node = im->g->n_nodes;
+    return check_inputs(im);
+}
+
+void tflite_import_operator(struct tflite_import *im)
+{
+    if (begin_operator(im) == 0 && im->status == 0)
+        import_operator(im);
+}
+
 static int import_operators(struct tflite_import *im)
 {
     for (size_t i = 0; i < im->m->operators.count; i++) {
@@ -397,11 +412,8 @@ static int import_operators(struct tflite_import *im)
         rc = tflite_model_operator(im->m, (int)i, im->err, &im->op);
         if (rc < 0)
             return rc;
-        im->row = tflite_op_find(im->op.code);
         im->status = 0;
-        im->raw = false;
-        im->first_node = im->g->n_nodes;
-        failed = check_inputs(im);
+        failed = begin_operator(im);
         if (!failed && im->status == 0)
             import_operator(im);
         if (im->status < 0) {
@@ -621,9 +633,15 @@ static int read_tflite(struct weights_file *file,
         return rc;
     /* Most files state a batch of 1 and mean any.  Where that reading does not
      * work out, the batch stays as it is stated. */
-    rc = attempt(&m, options, true, err, &freed, &out->graph);
+    rc = tflite_model_find_own(&m, err);
+    if (rc == 0)
+        rc = attempt(&m, options, true, err, &freed, &out->graph);
+    else
+        freed = false;
     if (rc < 0 && freed && rc != INFER_EMEMORY)
         rc = attempt(&m, options, false, err, &freed, &out->graph);
+    if (rc == 0)
+        rc = tflite_metadata_apply(&m, out->graph, err);
     if (rc == 0)
         snprintf(out->detail, sizeof out->detail, "%zu operators, %.*s",
                  m.operators.count,
@@ -631,6 +649,7 @@ static int read_tflite(struct weights_file *file,
                  m.description.count
                      ? (const char *)fb_list_data(&m.description)
                      : "no description");
+    tflite_model_close(&m);
     return rc;
 }
 

@@ -4,10 +4,13 @@
  *
  *   flatbuffer.c   the container, every offset checked
  *   model.c        tensors and operators of a file, one at a time
+ *   metadata.c     normalisation of pictures, labels
+ *   own.c          tensors that share no bytes with another one
  *   tflite.c       the format row; inputs, the walk over operators, outputs
  *   value.c        tensors on the way: constants, shapes, orders of axes
  *   emit.c         nodes of the graph and their shapes
  *   fold.c         operators of constants, computed while importing
+ *   loop.c         WHILE, round by round
  *   quant.c        numbers of eight and sixteen bits
  *   the rest       one function an operator, listed in ops.def
  *
@@ -36,6 +39,7 @@
 
 #include "libinfer/graph/graph.h"
 #include "libinfer/graph/ops/op.h"
+#include "weights/kept.h"
 #include "weights/tflite/flatbuffer.h"
 #include "weights/weights.h"
 
@@ -74,7 +78,9 @@ struct tflite_model {
     struct blob *blob;
     uint32_t version;
     struct fb_vector codes, buffers, tensors, inputs, outputs, operators;
-    struct fb_vector description;
+    struct fb_vector description, metadata, graphs;
+    unsigned char *own; /* for each tensor: no other one has bytes of its */
+    struct weights_kept kept; /* transposed ones, by their bytes */
 };
 
 struct tflite_tensor {
@@ -101,6 +107,15 @@ struct tflite_operator {
 /* Checks all that is outside of tensors and operators. */
 int tflite_model_open(struct blob *blob, struct infer_error *err,
                       struct tflite_model *out);
+/* Preprocessing and labels that the file's metadata states; EMEMORY. */
+int tflite_metadata_apply(struct tflite_model *m, struct graph *g,
+                          struct infer_error *err);
+/* Tensors, inputs, outputs and operators become those of another network. */
+int tflite_model_select(struct tflite_model *m, int graph,
+                        struct infer_error *err);
+void tflite_model_close(struct tflite_model *m);
+/* Fills own; EMEMORY. */
+int tflite_model_find_own(struct tflite_model *m, struct infer_error *err);
 int tflite_model_tensor(struct tflite_model *m, int index,
                         struct infer_error *err, struct tflite_tensor *out);
 int tflite_model_operator(struct tflite_model *m, int index,
@@ -125,6 +140,7 @@ enum tflite_state {
 
 struct tflite_value {
     unsigned char state;
+    bool loaded;        /* known from the file */
     int plain, swapped; /* of the graph, or -1 */
     int weight; /* the constant that the last tflite_weight() made, or -1 */
     const int *weight_order;
@@ -162,7 +178,9 @@ struct tflite_import {
     struct graph_type (*type)[TFLITE_PROBES]; /* by value of the graph */
     int types_capacity;
     size_t constant_bytes, max_constant_bytes; /* made so far; limit */
-    int folds; /* operators that were computed */
+    int folds;                  /* operators that were computed */
+    int rounds, nested, looped; /* of loops; operators in them */
+    bool folding; /* one is being computed, in a graph of its own */
 
     /* The operator being imported. */
     struct tflite_operator op;
@@ -175,6 +193,8 @@ struct tflite_import {
     int n_causes, more_causes;
 };
 
+/* Imports im->op, whose row it finds. */
+void tflite_import_operator(struct tflite_import *im);
 /* Refuses the operator; returns -1. */
 int tflite_fail(struct tflite_import *im, int rc, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -154,13 +154,19 @@ static bool load(struct tflite_import *im, int index)
                     index, bytes);
         return false;
     }
-    c = view(im, &t, dtype, data, bytes);
-    if (!c)
+    c = weights_kept_has(&im->m->kept, data)
+            ? weights_kept_get(&im->m->kept, data)
+            : view(im, &t, dtype, data, bytes);
+    if (!c) {
+        if (im->status == 0)
+            no_memory(im);
         return false;
+    }
     v->known[0] = c;
     for (int p = 1; p < TFLITE_PROBES; p++)
         v->known[p] = constant_ref(c);
     v->state = TFLITE_KNOWN;
+    v->loaded = true;
     return true;
 }
 
@@ -173,11 +179,18 @@ bool tflite_load(struct tflite_import *im, int t)
     return im->value[t].state == TFLITE_KNOWN;
 }
 
+static void forget(struct tflite_value *v)
+{
+    for (int p = 0; p < TFLITE_PROBES; p++) {
+        constant_unref(v->known[p]);
+        v->known[p] = NULL;
+    }
+}
+
 void tflite_values_clear(struct tflite_import *im)
 {
     for (int i = 0; im->value && i < im->n_values; i++)
-        for (int p = 0; p < TFLITE_PROBES; p++)
-            constant_unref(im->value[i].known[p]);
+        forget(&im->value[i]);
     free(im->value);
     free(im->type);
 }
@@ -650,6 +663,41 @@ int tflite_operand(struct tflite_import *im, int i, int rank, bool swapped)
     return transpose(im, x, rank, true);
 }
 
+/* A constant tensor of floats that shares its bytes with no other one: as it
+ * is, or transposed in place of the original.  NULL where it is none, or after
+ * a failure. */
+static struct constant *own_floats(struct tflite_import *im, int index,
+                                   const int *order)
+{
+    struct tflite_value *v = &im->value[index];
+    struct constant *c = v->known[0];
+    const unsigned char *data = NULL;
+    struct infer_error fault;
+    struct tflite_tensor t;
+    size_t bytes = 0;
+
+    if (im->folding || !im->m->own || !im->m->own[index] ||
+        c->dtype != INFER_F32 || c->bytes == 0 ||
+        tflite_model_tensor(im->m, index, &fault, &t) < 0 ||
+        tflite_is_quantised(&t) ||
+        tflite_model_buffer(im->m, t.buffer, &fault, &data, &bytes) < 0 ||
+        bytes == 0)
+        return NULL;
+    if (!order)
+        return constant_ref(c);
+    if (!weights_kept_has(&im->m->kept, data) &&
+        !weights_kept_add(&im->m->kept, data, c)) {
+        no_memory(im);
+        return NULL;
+    }
+    forget(v); /* loaded again where it is asked for */
+    v->state = TFLITE_UNKNOWN;
+    c = weights_kept_transpose(&im->m->kept, data, order);
+    if (!c)
+        no_memory(im);
+    return c;
+}
+
 int tflite_weight(struct tflite_import *im, int i, const int *order, bool raw)
 {
     const int index = tflite_input_index(im, i);
@@ -666,7 +714,11 @@ int tflite_weight(struct tflite_import *im, int i, const int *order, bool raw)
     if (tflite_load(im, index)) {
         bool moved = false;
 
-        c = as_computed_in(im, index, raw, order, &moved);
+        c = own_floats(im, index, order);
+        if (c)
+            moved = true;
+        else if (im->status == 0)
+            c = as_computed_in(im, index, raw, order, &moved);
         if (c && order && !moved) {
             made = constant_transpose(c, order);
             constant_unref(c);

@@ -15,8 +15,13 @@ extern const struct weights_format weights_format_tflite;
 
 /* ---- FlatBuffers --------------------------------------------------- */
 
+/* Bytes of the largest file. */
+#ifndef FLAT_BYTES
+#define FLAT_BYTES (1 << 17)
+#endif
+
 struct flat {
-    unsigned char data[1 << 17];
+    unsigned char data[FLAT_BYTES];
     size_t bytes;
 };
 
@@ -138,6 +143,10 @@ struct model {
     struct model_op op[MODEL_OPS];
     int n_ops;
     int input[4], n_inputs, output[4], n_outputs;
+    const struct model *inner[2]; /* networks 1 and 2: of a loop */
+    /* A FlatBuffer of metadata, or NULL. */
+    const unsigned char *metadata;
+    size_t metadata_bytes;
 };
 
 static inline int model_add(struct model *m, const char *name, int type,
@@ -299,50 +308,103 @@ static inline size_t write_offsets(struct flat *f, size_t table, int id, int n)
     return at + 4;
 }
 
-static inline void model_write(const struct model *m, struct flat *f)
+/* The operator codes of one network from number `first` on. */
+static inline void write_codes(struct flat *f, const struct model *m,
+                               size_t list, int first)
 {
-    static const struct flat_field root[] = {
-        {0, 4, 3}, {1, 4, 0}, {2, 4, 0}, {4, 4, 0}};
-    static const struct flat_field network[] = {
-        {0, 4, 0}, {1, 4, 0}, {2, 4, 0}, {3, 4, 0}};
-    static const struct flat_field data[] = {{0, 4, 0}};
-    size_t model, graph, list, at;
-
-    memset(f, 0, sizeof *f);
-    flat_put(f, 4, 0x334c4654, 4); /* "TFL3" */
-    model = flat_table(f, root, 4);
-    flat_link(f, 0, model);
-    list = write_offsets(f, model, 1, m->n_ops);
     for (int i = 0; i < m->n_ops; i++) {
         const int old = m->op[i].code < 127 ? m->op[i].code : 127;
         const struct flat_field code[] = {
             {0, 1, (uint64_t)old}, {1, 4, 0}, {3, 4, (uint64_t)m->op[i].code}};
         const char *custom = m->op[i].custom ? m->op[i].custom : "";
-        at = flat_table(f, code, 3);
-        flat_link(f, list + 4 * (size_t)i, at);
+        const size_t at = flat_table(f, code, 3);
+
+        flat_link(f, list + 4 * (size_t)(first + i), at);
         flat_link(f, flat_field_at(f, at, 1),
                   flat_vector(f, custom, strlen(custom), 1));
     }
-    list = write_offsets(f, model, 2, 1);
-    graph = flat_table(f, network, 4);
-    flat_link(f, list, graph);
-    list = write_offsets(f, graph, 0, m->n_tensors);
+}
+
+/* One network, whose operators and buffers have numbers from these on. */
+static inline size_t write_network(struct flat *f, const struct model *m,
+                                   int op, int buffer)
+{
+    static const struct flat_field network[] = {
+        {0, 4, 0}, {1, 4, 0}, {2, 4, 0}, {3, 4, 0}};
+    const size_t graph = flat_table(f, network, 4);
+    size_t list = write_offsets(f, graph, 0, m->n_tensors);
+
     for (int i = 0; i < m->n_tensors; i++)
         flat_link(f, list + 4 * (size_t)i,
-                  write_tensor(f, &m->tensor[i], i + 1));
+                  write_tensor(f, &m->tensor[i], buffer + i));
     write_ints(f, graph, 1, m->input, m->n_inputs);
     write_ints(f, graph, 2, m->output, m->n_outputs);
     list = write_offsets(f, graph, 3, m->n_ops);
     for (int i = 0; i < m->n_ops; i++)
-        flat_link(f, list + 4 * (size_t)i, write_op(f, &m->op[i], i));
-    list = write_offsets(f, model, 4, m->n_tensors + 1);
-    for (int i = 0; i <= m->n_tensors; i++) {
-        const struct model_tensor *t = i > 0 ? &m->tensor[i - 1] : NULL;
-        at = flat_table(f, data, 1);
-        flat_link(f, list + 4 * (size_t)i, at);
-        flat_link(f, flat_field_at(f, at, 0),
-                  t && t->data ? flat_vector(f, t->data, t->bytes, 1)
-                               : flat_vector(f, NULL, 0, 1));
+        flat_link(f, list + 4 * (size_t)i, write_op(f, &m->op[i], op + i));
+    return graph;
+}
+
+static inline void write_buffer(struct flat *f, size_t from, const void *data,
+                                size_t bytes)
+{
+    static const struct flat_field buffer[] = {{0, 4, 0}};
+    const size_t at = flat_table(f, buffer, 1);
+
+    flat_link(f, from, at);
+    flat_link(f, flat_field_at(f, at, 0),
+              data ? flat_vector(f, data, bytes, 1)
+                   : flat_vector(f, NULL, 0, 1));
+}
+
+/* The entry that names the buffer of the metadata. */
+static inline void write_metadata(struct flat *f, size_t model, int buffer)
+{
+    static const char name[] = "TFLITE_METADATA";
+    const struct flat_field entry[] = {{0, 4, 0}, {1, 4, (uint64_t)buffer}};
+    const size_t list = write_offsets(f, model, 6, 1);
+    const size_t at = flat_table(f, entry, 2);
+
+    flat_link(f, list, at);
+    flat_link(f, flat_field_at(f, at, 0),
+              flat_vector(f, name, sizeof name - 1, 1));
+}
+
+static inline void model_write(const struct model *m, struct flat *f)
+{
+    static const struct flat_field root[] = {
+        {0, 4, 3}, {1, 4, 0}, {2, 4, 0}, {4, 4, 0}, {6, 4, 0}};
+    const struct model *all[3] = {m, m->inner[0], m->inner[1]};
+    int ops = 0, tensors = 1, n = 0;
+    size_t model, list;
+
+    memset(f->data, 0, f->bytes);
+    f->bytes = 0;
+    flat_put(f, 4, 0x334c4654, 4); /* "TFL3" */
+    model = flat_table(f, root, m->metadata ? 5 : 4);
+    flat_link(f, 0, model);
+    for (; n < 3 && all[n]; n++)
+        ops += all[n]->n_ops;
+    list = write_offsets(f, model, 1, ops);
+    for (int i = 0, at = 0; i < n; at += all[i++]->n_ops)
+        write_codes(f, all[i], list, at);
+    list = write_offsets(f, model, 2, n);
+    for (int i = 0, at = 0; i < n; i++) {
+        flat_link(f, list + 4 * (size_t)i,
+                  write_network(f, all[i], at, tensors));
+        at += all[i]->n_ops;
+        tensors += all[i]->n_tensors;
+    }
+    list = write_offsets(f, model, 4, tensors + (m->metadata != NULL));
+    write_buffer(f, list, NULL, 0);
+    for (int i = 0, at = 1; i < n; at += all[i++]->n_tensors)
+        for (int k = 0; k < all[i]->n_tensors; k++)
+            write_buffer(f, list + 4 * (size_t)(at + k), all[i]->tensor[k].data,
+                         all[i]->tensor[k].bytes);
+    if (m->metadata) {
+        write_buffer(f, list + 4 * (size_t)tensors, m->metadata,
+                     m->metadata_bytes);
+        write_metadata(f, model, tensors);
     }
 }
 

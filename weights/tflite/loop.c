@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * WHILE: the operators of the body are imported once a round, as long as the
+ * condition can be computed while importing.  Keras' recurrent layers become
+ * such loops over time steps.
+ *
+ * A network of the file is a list of tensors and a list of operators over them.
+ * Each round has values of its own for the tensors of the body; those of its
+ * constants go from one round to the next, so that rounds share weights.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "weights/tflite/tflite.h"
+
+/* Rounds of all loops of a file, and loops in loops. */
+#define MAX_ROUNDS 4096
+#define MAX_NESTED 4
+/* Operators in the rounds of all loops. */
+#define MAX_LOOPED (1 << 17)
+/* Variables of a loop. */
+#define MAX_STATES 64
+
+/* The loop's variables, each with references of its own. */
+struct states {
+    struct tflite_value v[MAX_STATES];
+    struct tflite_tensor t[MAX_STATES]; /* type and quantisation */
+    int n;
+};
+
+/* What an inner network takes the place of. */
+struct outer {
+    struct fb_vector tensors, inputs, outputs, operators;
+    unsigned char *own;
+    struct tflite_value *value;
+    int n_values, first_node;
+    struct tflite_operator op;
+    const struct tflite_op *row;
+    bool raw;
+};
+
+static void drop(struct tflite_value *v)
+{
+    for (int p = 0; p < TFLITE_PROBES; p++) {
+        constant_unref(v->known[p]);
+        v->known[p] = NULL;
+    }
+}
+
+/* A value that stands for the same as v. */
+static struct tflite_value share(const struct tflite_value *v)
+{
+    struct tflite_value to = {.state = v->state,
+                              .plain = v->plain,
+                              .swapped = v->swapped,
+                              .weight = -1};
+
+    for (int p = 0; p < TFLITE_PROBES; p++)
+        to.known[p] = v->known[p] ? constant_ref(v->known[p]) : NULL;
+    return to;
+}
+
+static void drop_states(struct states *s)
+{
+    for (int i = 0; i < s->n; i++)
+        drop(&s->v[i]);
+    s->n = 0;
+}
+
+/* ---- networks within the file -------------------------------------- */
+
+static void leave(struct tflite_import *im, const struct outer *o)
+{
+    struct tflite_model *m = im->m;
+
+    m->tensors = o->tensors;
+    m->inputs = o->inputs;
+    m->outputs = o->outputs;
+    m->operators = o->operators;
+    m->own = o->own;
+    im->value = o->value;
+    im->n_values = o->n_values;
+    im->first_node = o->first_node;
+    im->op = o->op;
+    im->row = o->row;
+    im->raw = o->raw;
+}
+
+/* Selects a network; nothing is changed where that fails. */
+static bool enter(struct tflite_import *im, int graph, struct outer *o)
+{
+    struct tflite_model *m = im->m;
+    struct infer_error fault;
+    int rc;
+
+    *o = (struct outer){
+        .tensors = m->tensors,
+        .inputs = m->inputs,
+        .outputs = m->outputs,
+        .operators = m->operators,
+        .own = m->own,
+        .value = im->value,
+        .n_values = im->n_values,
+        .first_node = im->first_node,
+        .op = im->op,
+        .row = im->row,
+        .raw = im->raw,
+    };
+    rc = tflite_model_select(m, graph, &fault);
+    if (rc < 0) {
+        leave(im, o);
+        tflite_fail(im, rc, "%s", fault.text);
+        return false;
+    }
+    m->own = NULL; /* tells of the outermost network */
+    im->n_values = (int)m->tensors.count;
+    return true;
+}
+
+/* The values of constants of the file stay, those of others are dropped. */
+static void keep_constants(struct tflite_import *im)
+{
+    for (int i = 0; i < im->n_values; i++) {
+        struct tflite_value *v = &im->value[i];
+
+        if (v->state == TFLITE_KNOWN && v->loaded)
+            continue;
+        drop(v);
+        *v = (struct tflite_value){.plain = -1, .swapped = -1, .weight = -1};
+    }
+}
+
+static bool same_kind(const struct tflite_tensor *a,
+                      const struct tflite_tensor *b)
+{
+    return a->type == b->type &&
+           tflite_is_quantised(a) == tflite_is_quantised(b) &&
+           (!tflite_is_quantised(a) || tflite_same_quant(a, b));
+}
+
+static struct tflite_tensor tensor_of(struct tflite_import *im, int index)
+{
+    struct tflite_tensor t = {.rank = 0};
+    struct infer_error fault;
+    int rc;
+
+    if (index < 0 || index >= im->n_values) {
+        tflite_fail(im, INFER_EFORMAT, "a loop names tensor %d of %d", index,
+                    im->n_values);
+        return t;
+    }
+    rc = tflite_model_tensor(im->m, index, &fault, &t);
+    if (rc < 0)
+        tflite_fail(im, rc, "%s", fault.text);
+    return t;
+}
+
+/* The loop's variables become the inputs of the selected network. */
+static void set_inputs(struct tflite_import *im, const struct states *s)
+{
+    if (im->m->inputs.count != (size_t)s->n) {
+        tflite_fail(im, INFER_EFORMAT, "%zu inputs for a loop of %d variables",
+                    im->m->inputs.count, s->n);
+        return;
+    }
+    for (int i = 0; i < s->n && im->status == 0; i++) {
+        const int at = fb_list_i32(&im->m->inputs, (size_t)i);
+        const struct tflite_tensor t = tensor_of(im, at);
+
+        if (im->status < 0)
+            return;
+        if (im->value[at].state != TFLITE_UNKNOWN)
+            tflite_fail(im, INFER_EFORMAT, "two inputs are tensor %d", at);
+        else if (!same_kind(&t, &s->t[i]))
+            tflite_fail(im, INFER_EUNSUPPORTED,
+                        "variable %d changes its type in a loop", i);
+        else
+            im->value[at] = share(&s->v[i]);
+    }
+}
+
+/* Output o of the selected network. */
+static bool take_output(struct tflite_import *im, int o, struct tflite_value *v,
+                        struct tflite_tensor *t)
+{
+    const int at = fb_list_i32(&im->m->outputs, (size_t)o);
+
+    *t = tensor_of(im, at);
+    if (im->status < 0)
+        return false;
+    tflite_load(im, at);
+    if (im->status == 0 && im->value[at].state != TFLITE_KNOWN &&
+        im->value[at].state != TFLITE_GRAPH)
+        tflite_fail(im, INFER_EFORMAT, "nothing produces output %d of a loop",
+                    o);
+    if (im->status < 0)
+        return false;
+    *v = share(&im->value[at]);
+    return true;
+}
+
+static void import_all(struct tflite_import *im)
+{
+    for (size_t i = 0; i < im->m->operators.count && im->status == 0; i++) {
+        struct infer_error fault;
+        const int rc = tflite_model_operator(im->m, (int)i, &fault, &im->op);
+
+        if (rc < 0) {
+            tflite_fail(im, rc, "%s", fault.text);
+            return;
+        }
+        if (++im->looped > MAX_LOOPED)
+            tflite_fail(im, INFER_EUNSUPPORTED,
+                        "loops of more than %d operators", MAX_LOOPED);
+        else
+            tflite_import_operator(im);
+        if (im->status < 0) {
+            char text[sizeof im->text];
+
+            memcpy(text, im->text, sizeof text);
+            snprintf(im->text, sizeof im->text, "%s: %.300s",
+                     im->row ? im->row->name : "operator", text);
+        }
+    }
+}
+
+/* ---- rounds -------------------------------------------------------- */
+
+struct body {
+    int graph;
+    struct tflite_value *value; /* between rounds: constants alone */
+    int n_values;
+    bool selected;
+};
+
+static bool make_values(struct tflite_import *im, struct body *b)
+{
+    if (b->value)
+        return true;
+    b->n_values = im->n_values;
+    b->value = calloc((size_t)b->n_values + 1, sizeof *b->value);
+    for (int i = 0; b->value && i < b->n_values; i++)
+        b->value[i].plain = b->value[i].swapped = b->value[i].weight = -1;
+    if (!b->value)
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
+    return b->value != NULL;
+}
+
+/* Imports the network once more; end() must follow. */
+static bool begin(struct tflite_import *im, struct body *b,
+                  const struct states *s, struct outer *o)
+{
+    b->selected = enter(im, b->graph, o);
+    if (!b->selected)
+        return false;
+    if (make_values(im, b)) {
+        im->value = b->value;
+        set_inputs(im, s);
+        import_all(im);
+    }
+    return im->status == 0;
+}
+
+static void end(struct tflite_import *im, struct body *b, const struct outer *o)
+{
+    if (!b->selected)
+        return;
+    if (b->value)
+        keep_constants(im);
+    leave(im, o);
+}
+
+static void drop_body(struct body *b)
+{
+    for (int i = 0; b->value && i < b->n_values; i++)
+        drop(&b->value[i]);
+    free(b->value);
+}
+
+/* Whether there is another round. */
+static bool ask(struct tflite_import *im, struct body *condition,
+                const struct states *s)
+{
+    struct tflite_tensor t;
+    struct tflite_value v;
+    struct outer o;
+    bool more = false;
+
+    if (begin(im, condition, s, &o) && im->m->outputs.count != 1)
+        tflite_fail(im, INFER_EFORMAT, "a condition of %zu outputs",
+                    im->m->outputs.count);
+    if (im->status == 0 && take_output(im, 0, &v, &t)) {
+        for (int p = 0; p < im->probes; p++) {
+            const struct constant *c = v.known[p];
+            const bool here = c && constant_count(c) == 1 &&
+                              scalar_load_i64(c->dtype, c->data, 0) != 0;
+
+            if (!c || constant_count(c) != 1 || (p > 0 && here != more)) {
+                tflite_fail(im, INFER_EUNSUPPORTED,
+                            "a loop whose number of rounds depends on data");
+                break;
+            }
+            more = here;
+        }
+        drop(&v);
+    }
+    end(im, condition, &o);
+    return more && im->status == 0;
+}
+
+static void one_round(struct tflite_import *im, struct body *body,
+                      struct states *s)
+{
+    struct states *next = calloc(1, sizeof *next);
+    struct outer o;
+
+    if (!next) {
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
+        return;
+    }
+    if (begin(im, body, s, &o) && im->m->outputs.count != (size_t)s->n)
+        tflite_fail(im, INFER_EFORMAT, "%zu outputs of a loop of %d variables",
+                    im->m->outputs.count, s->n);
+    for (int i = 0; i < s->n && im->status == 0; i++) {
+        if (!take_output(im, i, &next->v[i], &next->t[i]))
+            break;
+        next->n = i + 1;
+        if (!same_kind(&next->t[i], &s->t[i]))
+            tflite_fail(im, INFER_EUNSUPPORTED,
+                        "variable %d changes its type in a loop", i);
+    }
+    end(im, body, &o);
+    if (im->status == 0) {
+        drop_states(s);
+        *s = *next;
+    } else {
+        drop_states(next);
+    }
+    free(next);
+}
+
+static void start(struct tflite_import *im, struct states *s)
+{
+    if (im->op.n_in != im->op.n_out || im->op.n_in > MAX_STATES ||
+        im->op.n_in < 1) {
+        tflite_fail(im, INFER_EUNSUPPORTED,
+                    "a loop of %d inputs and %d outputs; up to %d, as many of "
+                    "both, are supported",
+                    im->op.n_in, im->op.n_out, MAX_STATES);
+        return;
+    }
+    for (int i = 0; i < im->op.n_in && im->status == 0; i++) {
+        const int at = tflite_input_index(im, i);
+
+        s->t[i] = tflite_input_tensor(im, i);
+        if (im->status < 0)
+            return;
+        tflite_load(im, at);
+        if (im->status == 0 && im->value[at].state != TFLITE_KNOWN &&
+            im->value[at].state != TFLITE_GRAPH)
+            tflite_fail(im, INFER_EFORMAT, "nothing produces input %d", i);
+        if (im->status < 0)
+            return;
+        s->v[i] = share(&im->value[at]);
+        s->n = i + 1;
+    }
+}
+
+static void finish(struct tflite_import *im, struct states *s)
+{
+    for (int i = 0; i < s->n && im->status == 0; i++) {
+        const struct tflite_tensor t = tflite_output_tensor(im, i);
+        const int at = tflite_output_index(im, i);
+
+        if (im->status == 0 && im->value[at].state != TFLITE_UNKNOWN)
+            tflite_fail(im, INFER_EFORMAT, "its output is produced twice");
+        else if (im->status == 0 && !same_kind(&t, &s->t[i]))
+            tflite_fail(im, INFER_EUNSUPPORTED,
+                        "output %d has another type than the loop's variable",
+                        i);
+        else if (im->status == 0)
+            im->value[at] = share(&s->v[i]);
+    }
+}
+
+void tflite_import_while(struct tflite_import *im, int param)
+{
+    struct body condition = {.graph = fb_i32(&im->op.options, 0, 0)};
+    struct body body = {.graph = fb_i32(&im->op.options, 1, 0)};
+    struct states *s = calloc(1, sizeof *s);
+
+    (void)param;
+    if (!s)
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
+    else if (im->nested >= MAX_NESTED)
+        tflite_fail(im, INFER_EUNSUPPORTED, "loops in loops deeper than %d",
+                    MAX_NESTED);
+    else
+        start(im, s);
+    im->nested++;
+    while (im->status == 0 && ask(im, &condition, s)) {
+        if (++im->rounds > MAX_ROUNDS)
+            tflite_fail(im, INFER_EUNSUPPORTED, "loops of more than %d rounds",
+                        MAX_ROUNDS);
+        else
+            one_round(im, &body, s);
+    }
+    im->nested--;
+    drop_body(&condition);
+    drop_body(&body);
+    if (s) {
+        finish(im, s);
+        drop_states(s);
+    }
+    free(s);
+}
