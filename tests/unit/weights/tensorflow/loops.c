@@ -27,7 +27,6 @@ static int read_message(const struct pb_message *m, struct graph **out,
     weights_options_init(&options);
     weights_import_init(&import);
     *err = (struct infer_error){0};
-    assert_true(weights_format_tensorflow.probe(&file) > 0);
     rc = weights_format_tensorflow.read(&file, &options, err, &import);
     *out = rc == 0 ? graph_copy(import.graph) : NULL;
     weights_import_clear(&import);
@@ -291,12 +290,33 @@ TEST(test_nested)
     check_refused(m, INFER_EUNSUPPORTED, "");
 }
 
+/* Any outcome is fine but a crash, a leak, or an error without words. */
+TEST(test_damaged)
+{
+    struct pb_message m = network(STEPS, 1, false);
+
+    for (size_t i = 0; i < 8 * m.size; i += 3) {
+        struct infer_error err;
+        struct graph *g;
+
+        m.data[i / 8] ^= (unsigned char)(1u << i % 8);
+        if (i / 8 > 0) { /* the first byte makes it another format */
+            if (read_message(&m, &g, &err) < 0)
+                assert_true(err.text[0] != 0);
+            graph_free(g);
+        }
+        m.data[i / 8] ^= (unsigned char)(1u << i % 8);
+    }
+    pb_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_damaged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,6 +106,30 @@ TEST(test_loops_refused)
     must_refuse(&l.outer, INFER_EUNSUPPORTED, "changes its type");
 }
 
+/* Any outcome is fine but a crash, a leak, or an error without words. */
+TEST(test_damaged_loop)
+{
+    static const int32_t bound = STEPS, one = 1;
+    static struct loop l;
+    static struct flat f;
+
+    make_loop(&l, &bound, &one, false);
+    model_write(&l.outer, &f);
+    for (size_t i = 0; i < 8 * f.bytes; i += 13) {
+        struct infer_error err = {0};
+        struct graph *g = NULL;
+
+        f.data[i / 8] ^= (unsigned char)(1u << i % 8);
+        if (read_bytes(f.data, f.bytes, NULL, &err, &g) < 0)
+            assert_true(err.text[0] != 0);
+        else if (graph_infer_shapes(g, NULL, &err) < 0 ||
+                 graph_validate(g, &err) < 0)
+            fail_msg("a graph that does not hold together: %s", err.text);
+        graph_free(g);
+        f.data[i / 8] ^= (unsigned char)(1u << i % 8);
+    }
+}
+
 /* ---- metadata ------------------------------------------------------ */
 
 static size_t text(struct flat *f, const char *word)
@@ -277,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loop),
         cmocka_unit_test(test_loops_refused),
+        cmocka_unit_test(test_damaged_loop),
         cmocka_unit_test(test_normalization),
         cmocka_unit_test(test_labels),
         cmocka_unit_test(test_damaged_metadata),
