@@ -333,3 +333,60 @@ void tflite_import_gather(struct tflite_import *im, int param)
     in[1] = tflite_in(im, 1, false);
     tflite_out(im, 0, tflite_emit(im, GRAPH_GATHER, &attr, in, 2), false);
 }
+
+/* ---- DYNAMIC_UPDATE_SLICE ------------------------------------------ */
+
+/* A part of the input along one axis is replaced, from a place on that is
+ * known; over the other axes the update is whole. */
+void tflite_import_update_slice(struct tflite_import *im, int param)
+{
+    int64_t start[INFER_MAX_RANK], size = 0, begin = 0;
+    struct graph_type x, u;
+    int axis = -1, n = 0, part[3], value[2];
+
+    (void)param;
+    if (!tflite_arity(im, 3, 3))
+        return;
+    x = tflite_type(im, 0, 0);
+    u = tflite_type(im, 1, 0);
+    if (im->status == 0 &&
+        (x.rank != u.rank || x.rank < 1 ||
+         tflite_ints(im, 2, "the start", INFER_MAX_RANK, start) != x.rank))
+        tflite_fail(im, INFER_EFORMAT, "an update of rank %d in rank %d",
+                    u.rank, x.rank);
+    for (int d = 0; d < x.rank && im->status == 0; d++) {
+        bool whole = true;
+
+        for (int p = 0; p < im->probes; p++)
+            whole = whole && tflite_type(im, 0, p).dim[d] ==
+                                 tflite_type(im, 1, p).dim[d];
+        if (whole)
+            continue;
+        for (int p = 1; p < im->probes; p++)
+            whole = whole || tflite_type(im, 0, p).dim[d] != x.dim[d] ||
+                    tflite_type(im, 1, p).dim[d] != u.dim[d];
+        if (axis >= 0 || whole || u.dim[d] > x.dim[d])
+            tflite_fail(im, INFER_EUNSUPPORTED,
+                        "an update that is part of several dimensions, or of "
+                        "a free one");
+        axis = d;
+    }
+    value[0] = tflite_in(im, 0, false);
+    value[1] = tflite_in(im, 1, false);
+    if (im->status < 0 || axis < 0) {
+        tflite_out(im, 0, tflite_plain_unary(im, value[1], KERN_IDENTITY),
+                   false);
+        return;
+    }
+    /* Places before the start and beyond the end are moved inside. */
+    size = u.dim[axis];
+    begin = start[axis] < 0 ? 0 : start[axis];
+    if (begin > x.dim[axis] - size)
+        begin = x.dim[axis] - size;
+    if (begin > 0)
+        part[n++] = tflite_slice(im, value[0], axis, 0, begin);
+    part[n++] = value[1];
+    if (begin + size < x.dim[axis])
+        part[n++] = tflite_slice(im, value[0], axis, begin + size, x.dim[axis]);
+    tflite_out(im, 0, tflite_concat(im, part, n, axis), false);
+}

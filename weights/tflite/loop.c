@@ -369,6 +369,19 @@ static void start(struct tflite_import *im, struct states *s)
     }
 }
 
+/* A value that the loop made takes the name of the tensor that it fills. */
+static void name_output(struct tflite_import *im, const struct tflite_tensor *t,
+                        const struct tflite_value *v)
+{
+    const int value = v->plain >= 0 ? v->plain : v->swapped;
+    char name[256];
+
+    tflite_name(t, name, sizeof name);
+    if (*name && v->state == TFLITE_GRAPH && value >= 0 &&
+        im->g->value[value].producer >= im->first_node)
+        tflite_rename(im, value, name);
+}
+
 static void finish(struct tflite_import *im, struct states *s)
 {
     for (int i = 0; i < s->n && im->status == 0; i++) {
@@ -381,8 +394,10 @@ static void finish(struct tflite_import *im, struct states *s)
             tflite_fail(im, INFER_EUNSUPPORTED,
                         "output %d has another type than the loop's variable",
                         i);
-        else if (im->status == 0)
+        else if (im->status == 0) {
             im->value[at] = share(&s->v[i]);
+            name_output(im, &t, &s->v[i]);
+        }
     }
 }
 

@@ -78,9 +78,12 @@ TEST(test_loop)
     static const int32_t bound = STEPS, one = 1;
     static struct loop l;
     float y[2] = {0};
+    struct graph *g;
 
     make_loop(&l, &bound, &one, false);
-    run_model(must_read(&l.outer), x, DIMS(STEPS, 2), y, 2);
+    g = must_read(&l.outer);
+    assert_string_equal(g->value[g->output[0]].name, "y");
+    run_model(g, x, DIMS(STEPS, 2), y, 2);
     assert_true(y[0] == 531 && y[1] == 642);
 }
 
@@ -104,6 +107,35 @@ TEST(test_loops_refused)
     make_loop(&l, &bound, &one, false);
     l.body.output[0] = l.body.output[1]; /* the counter becomes a float */
     must_refuse(&l.outer, INFER_EUNSUPPORTED, "changes its type");
+}
+
+/* Row `at` of x is replaced; places beyond the ends are moved inside. */
+static void check_update(int32_t at, int row)
+{
+    static const float x[2 * STEPS] = {1, 2, 3, 4, 5, 6}, u[2] = {70, 80};
+    const int32_t start[2] = {at, 0};
+    struct model m = {.n_ops = 0};
+    float y[2 * STEPS];
+    int v[4];
+
+    v[0] = model_float(&m, "x", DIMS(STEPS, 2), NULL);
+    v[1] = model_float(&m, "u", DIMS(1, 2), u);
+    v[2] = model_ints(&m, "start", DIMS(2), start);
+    v[3] = model_float(&m, "y", DIMS(STEPS, 2), NULL);
+    model_op(&m, 151, IN(v[0], v[1], v[2]), v[3]);
+    model_io(&m, v[0], v[3]);
+    run_model(must_read(&m), x, DIMS(STEPS, 2), y, 2 * STEPS);
+    for (int i = 0; i < 2 * STEPS; i++)
+        assert_true(y[i] == (i / 2 == row ? u[i % 2] : x[i]));
+}
+
+TEST(test_update_slice)
+{
+    check_update(0, 0);
+    check_update(1, 1);
+    check_update(2, 2);
+    check_update(9, 2);
+    check_update(-4, 0);
 }
 
 /* Any outcome is fine but a crash, a leak, or an error without words. */
@@ -301,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loop),
         cmocka_unit_test(test_loops_refused),
+        cmocka_unit_test(test_update_slice),
         cmocka_unit_test(test_damaged_loop),
         cmocka_unit_test(test_normalization),
         cmocka_unit_test(test_labels),
