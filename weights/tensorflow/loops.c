@@ -63,10 +63,25 @@ static bool add_content(struct pb_span s, size_t width, int64_t *out, int *n)
     return true;
 }
 
+/* The last value stands for all that follow; none at all is 0. */
+static bool repeat_last(const struct tf_graph *g, struct pb_span shape,
+                        int64_t *out, int *n)
+{
+    int64_t dim[INFER_MAX_RANK], count;
+    int rank;
+
+    if (tf_shape_parse(g, shape, &rank, dim, NULL) < 0 || rank < 0 ||
+        !checked_count(rank, dim, &count) || count < *n || count > MAX_LIST)
+        return false;
+    for (; *n < count; ++*n)
+        out[*n] = *n > 0 ? out[*n - 1] : 0;
+    return true;
+}
+
 static bool tensor_ints(const struct tf_graph *g, struct pb_span tensor,
                         int64_t *out, int *n)
 {
-    struct pb_span content = {NULL, 0};
+    struct pb_span content = {NULL, 0}, shape = {NULL, 0};
     struct pb_reader r = tf_reader(g, tensor);
     uint64_t type = 0;
     struct pb_field f;
@@ -77,6 +92,8 @@ static bool tensor_ints(const struct tf_graph *g, struct pb_span tensor,
     while (good && (rc = pb_next(&r, &f, NULL)) > 0) {
         if (f.number == 1 && f.wire == PB_VARINT)
             type = f.value;
+        else if (f.number == 2 && f.wire == PB_BYTES)
+            shape = f.span;
         else if (f.number == 4 && f.wire == PB_BYTES)
             content = f.span;
         else if (f.number == 7 || f.number == 10 || f.number == 11)
@@ -85,7 +102,7 @@ static bool tensor_ints(const struct tf_graph *g, struct pb_span tensor,
     if (!good || (type != TF_INT32 && type != TF_INT64 && type != TF_BOOL))
         return false;
     if (content.bytes == 0)
-        return true;
+        return repeat_last(g, shape, out, n);
     return *n == 0 && type != TF_BOOL &&
            add_content(content, type == TF_INT32 ? 4 : 8, out, n);
 }

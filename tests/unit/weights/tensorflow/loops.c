@@ -63,7 +63,8 @@ static void add_ints(struct pb_message *to, int field, const char *name, int n,
     pb_int(&tensor, 1, TF_INT32);
     pb_nested(&tensor, 2, &shape);
     for (int i = 0; i < (n < 0 ? 1 : n); i++)
-        pb_int(&tensor, 7, value[i]);
+        if (n >= 0 || value[i] != 0) /* no value at all is 0 */
+            pb_int(&tensor, 7, value[i]);
     pb_nested(&attr, 8, &tensor);
     def_attr(&node, "value", &attr);
     def_type(&node, "dtype", TF_INT32);
@@ -91,7 +92,7 @@ static void add_signature(struct pb_message *function, const char *name,
                           int n_in, int n_out)
 {
     struct pb_message def = {0};
-    char word[8];
+    char word[16];
 
     pb_text(&def, 1, name);
     for (int i = 0; i < n_in + n_out; i++) {
