@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 #include "weights/tensorflow/tensorflow.h"
 
 /* ---- shapes -------------------------------------------------------- */
@@ -309,4 +310,22 @@ int tf_pad(struct onnx_import *im)
     if (im->node->n_in == 3)
         in[n++] = im->node->in[2];
     return tf_last(im, "Pad", in, n, &mode, 1);
+}
+
+/* ZerosLike, OnesLike: one number in the shape and the type of the input. */
+int tf_like(struct onnx_import *im)
+{
+    struct pb_span in[2];
+    struct constant *c;
+    struct graph_type t;
+
+    onnx_arity(im, 1, 1);
+    if (onnx_input_type(im, 0, 0, &t) < 0)
+        return im->rc;
+    c = constant_new(t.dtype, 0, NULL);
+    if (c)
+        scalar_store(t.dtype, c->data, 0, tf_row(im)->param);
+    in[0] = onnx_step_constant(im, c);
+    in[1] = tf_next(im, "Shape", im->node->in[0], "shape");
+    return tf_last(im, "Expand", in, 2, NULL, 0);
 }
