@@ -69,8 +69,9 @@ void blob_give_back(struct blob *blob, const unsigned char *data, size_t bytes)
     const size_t begin = (skew + from + page - 1) / page * page;
     const size_t end = (skew + from + bytes) / page * page;
 
-    /* Memory of a caller's allocator need not be pages of ours. */
-    if (blob->memory.alloc == NULL && begin < end)
+    /* Little is left, so that how a small file ends never depends on where its
+     * pages begin.  Memory of a caller's allocator need not be pages. */
+    if (bytes >= 65536 && blob->memory.alloc == NULL && begin < end)
         madvise(blob->data - skew + begin, end - begin, MADV_DONTNEED);
 }
 

@@ -25,6 +25,7 @@
 #include "weights/zip.h"
 
 /* Fields of the tables, and the values of two enumerations. */
+enum { MODEL_METADATA = 6 };
 enum { ENTRY_NAME, ENTRY_BUFFER };
 enum { MODEL_SUBGRAPHS = 3 };
 enum { SUBGRAPH_INPUTS = 2, SUBGRAPH_OUTPUTS };
@@ -52,8 +53,15 @@ static bool text_is(const struct fb_vector *v, const char *word)
 static bool open_metadata(struct tflite_model *m, struct fb *file,
                           struct fb_table *out)
 {
-    for (size_t i = 0; i < m->metadata.count; i++) {
-        const struct fb_table entry = fb_list_table(&m->metadata, i);
+    struct fb whole; /* apart from the network's: its damage is no matter */
+    struct fb_vector list;
+    struct fb_table top;
+
+    fb_open(&whole, m->file.data, m->file.bytes);
+    top = fb_root(&whole);
+    list = fb_list(&top, MODEL_METADATA, 4);
+    for (size_t i = 0; i < list.count; i++) {
+        const struct fb_table entry = fb_list_table(&list, i);
         const struct fb_vector name = fb_list(&entry, ENTRY_NAME, 1);
         const unsigned char *data;
         struct infer_error fault;
@@ -61,7 +69,7 @@ static bool open_metadata(struct tflite_model *m, struct fb *file,
         struct fb_table root;
         size_t bytes;
 
-        if (m->file.damaged || !text_is(&name, "TFLITE_METADATA"))
+        if (whole.damaged || !text_is(&name, "TFLITE_METADATA"))
             continue;
         if (tflite_model_buffer(m, fb_u32(&entry, ENTRY_BUFFER, 0), &fault,
                                 &data, &bytes) < 0 ||

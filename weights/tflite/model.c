@@ -9,14 +9,7 @@
 #include "weights/tflite/tflite.h"
 
 /* Fields by table. */
-enum {
-    MODEL_VERSION,
-    MODEL_CODES,
-    MODEL_GRAPHS,
-    MODEL_TEXT,
-    MODEL_BUFFERS,
-    MODEL_METADATA = 6
-};
+enum { MODEL_VERSION, MODEL_CODES, MODEL_GRAPHS, MODEL_TEXT, MODEL_BUFFERS };
 enum { CODE_OLD, CODE_CUSTOM, CODE_VERSION, CODE_NEW };
 enum { GRAPH_TENSORS, GRAPH_INPUTS, GRAPH_OUTPUTS, GRAPH_OPERATORS };
 enum {
@@ -103,7 +96,6 @@ int tflite_model_open(struct blob *blob, struct infer_error *err,
     out->codes = fb_list(&root, MODEL_CODES, 4);
     out->buffers = fb_list(&root, MODEL_BUFFERS, 4);
     out->description = fb_list(&root, MODEL_TEXT, 1);
-    out->metadata = fb_list(&root, MODEL_METADATA, 4);
     out->graphs = graphs = fb_list(&root, MODEL_GRAPHS, 4);
     rc = check(out, err);
     if (rc < 0)

@@ -69,10 +69,12 @@ static struct extent *collect_all(struct tflite_model *m, size_t *n)
 
 int tflite_model_find_own(struct tflite_model *m, struct infer_error *err)
 {
+    const struct fb file = m->file;
     const unsigned char *reach = NULL;
     size_t n;
     struct extent *e = collect_all(m, &n);
 
+    m->file = file; /* damage of what nobody needs is no matter */
     m->own = calloc(m->tensors.count + 1, 1);
     if (!e || !m->own) {
         free(e);

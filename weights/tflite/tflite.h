@@ -78,7 +78,7 @@ struct tflite_model {
     struct blob *blob;
     uint32_t version;
     struct fb_vector codes, buffers, tensors, inputs, outputs, operators;
-    struct fb_vector description, metadata, graphs;
+    struct fb_vector description, graphs;
     unsigned char *own; /* for each tensor: no other one has bytes of its */
     struct weights_kept kept; /* transposed ones, by their bytes */
 };
