@@ -132,11 +132,14 @@ static int one_process(struct group *g, void *user)
     r->group = g;
     if (g->rank > 0)
         be_silent(r);
-    if (work(r, &err) < 0)
-        code = group_may_tell(g) ? (int)cli_fail(r->cli, &err)
-                                 : (int)cli_exit_of(err.code);
-    else
+    if (work(r, &err) < 0) {
+        code = (int)cli_exit_of(err.code);
+        if (group_may_tell(g))
+            (void)cli_fail(r->cli, &err);
+        group_told(g);
+    } else {
         code = code_of(r);
+    }
     if (g->size > 1 && fflush(stdout) != 0 &&
         (code == CLI_OK || code == code_of(r))) {
         cli_error(r->cli, "standard output: %s", strerror(errno));

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/unit/test.h"
@@ -507,7 +508,26 @@ static int fail_work(struct group *g, void *user)
     if (g->rank != 2)
         for (;;)
             pause();
-    return group_may_tell(g) && !group_may_tell(g) ? 5 : 6;
+    if (!group_may_tell(g))
+        return 6;
+    group_told(g);
+    return group_may_tell(g) ? 6 : 5;
+}
+
+/* Both fail; the one that tells why is slow, and the other must not end before,
+ * as the first end is that of all. */
+static int slow_work(struct group *g, void *user)
+{
+    const struct timespec slow = {.tv_nsec = 50000000};
+    const int *end = user;
+
+    if (group_may_tell(g)) {
+        nanosleep(&slow, NULL);
+        if (write(end[1], "x", 1) != 1)
+            return 6;
+        group_told(g);
+    }
+    return 5;
 }
 
 static int crash_work(struct group *g, void *user)
@@ -528,7 +548,8 @@ static int alone_work(struct group *g, void *user)
 
 TEST(processes_start_and_end)
 {
-    int pid = 0;
+    int pid = 0, end[2];
+    char said[2];
 
     told = 0;
     assert_int_equal(group_run(1, alone_work, &pid, tell), 0);
@@ -538,6 +559,11 @@ TEST(processes_start_and_end)
     assert_int_equal(told, 0);
     assert_int_equal(group_run(2, crash_work, NULL, tell), 77);
     assert_int_equal(told, 1);
+    assert_int_equal(pipe(end), 0);
+    assert_int_equal(group_run(2, slow_work, end, tell), 5);
+    close(end[1]);
+    assert_int_equal(read(end[0], said, sizeof said), 1);
+    close(end[0]);
 }
 
 int main(void)

@@ -21,7 +21,8 @@
 /* ---- shared memory ------------------------------------------------- */
 
 struct group_shared {
-    atomic_int told;    /* the reason of the failure has been printed */
+    atomic_int telling; /* a process prints the reason of the failure */
+    atomic_int told;    /* it has been printed */
     atomic_int written; /* calls of group_share() answered so far */
     atomic_int taken;   /* of all processes */
     unsigned char data[GROUP_SHARE];
@@ -29,7 +30,19 @@ struct group_shared {
 
 bool group_may_tell(const struct group *g)
 {
-    return !g->shared || atomic_exchange(&g->shared->told, 1) == 0;
+    const struct timespec millisecond = {.tv_nsec = 1000000};
+
+    if (!g->shared || atomic_exchange(&g->shared->telling, 1) == 0)
+        return true;
+    for (int i = 0; i < 1000 && !atomic_load(&g->shared->told); i++)
+        nanosleep(&millisecond, NULL);
+    return false;
+}
+
+void group_told(const struct group *g)
+{
+    if (g->shared)
+        atomic_store(&g->shared->told, 1);
 }
 
 static void wait_until(atomic_int *counter, int value)

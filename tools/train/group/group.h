@@ -36,8 +36,11 @@ typedef int group_work(struct group *g, void *user);
 int group_run(int size, group_work *work, void *user,
               int (*fail)(const struct infer_error *err, void *user));
 
-/* True for the first process that asks, so that a failure is printed once. */
+/* True for the first process that asks, so that a failure is printed once: it
+ * prints it, then calls group_told().  The others wait for that, a second at
+ * most, as the end of one process ends the rest. */
 bool group_may_tell(const struct group *g);
+void group_told(const struct group *g);
 
 /* Copies the bytes of process 0, GROUP_SHARE at most, to all others. */
 #define GROUP_SHARE 256
