@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines that describe one operator (operators.c here and of TensorFlow): the
- * operator, then names of inputs and attributes with lists of numbers, numbers
- * or words behind them. */
+/* Lines that describe one operator (operators.c here, of TensorFlow, TFLite and
+ * PyTorch): the operator, then names of inputs and attributes with lists of
+ * numbers, numbers or words behind them. */
 #ifndef TESTS_UNIT_WEIGHTS_IMPORTER_LINE_H
 #define TESTS_UNIT_WEIGHTS_IMPORTER_LINE_H
 
@@ -21,6 +21,28 @@ struct list {
     int n;
     bool is_real;
 };
+
+/* A line, the status of reading it, and what is said: the whole of it where the
+ * status is 0, else a part of the message. */
+struct line_row {
+    const char *line;
+    int code;
+    const char *word;
+};
+
+static inline void check_lines(const struct line_row *row, size_t n,
+                               int (*read)(const char *line, char *said,
+                                           size_t room))
+{
+    for (size_t i = 0; i < n; i++) {
+        char said[1024];
+        const int rc = read(row[i].line, said, sizeof said);
+
+        if (rc != row[i].code || (rc == 0 ? strcmp(said, row[i].word) != 0
+                                          : !strstr(said, row[i].word)))
+            fail_msg("%s: %d, '%s'", row[i].line, rc, said);
+    }
+}
 
 /* Numbers up to the closing bracket; the text behind it. */
 static inline const char *read_list(const char *p, struct list *out)

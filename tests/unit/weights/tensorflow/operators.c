@@ -106,12 +106,13 @@ static struct pb_message graph_line(const char *line)
 }
 
 /* The status of the network, its shapes included. */
-static int read_line(const char *line, struct infer_error *err)
+static int read_line(const char *line, char *said, size_t room)
 {
     struct pb_message m = graph_line(line);
     struct weights_file file = {.path = "memory/graph.pb"};
     struct weights_options options;
     struct weights_import import;
+    struct infer_error err = {0};
     unsigned char *copy = malloc(m.size);
     int rc;
 
@@ -122,10 +123,10 @@ static int read_line(const char *line, struct infer_error *err)
     pb_free(&m);
     weights_options_init(&options);
     weights_import_init(&import);
-    *err = (struct infer_error){0};
-    rc = weights_format_tensorflow.read(&file, &options, err, &import);
+    rc = weights_format_tensorflow.read(&file, &options, &err, &import);
     if (rc == 0)
-        rc = graph_infer_shapes(import.graph, NULL, err);
+        rc = graph_infer_shapes(import.graph, NULL, &err);
+    snprintf(said, room, "%s", rc < 0 ? err.text : "");
     weights_import_clear(&import);
     weights_file_close(&file);
     return rc;
@@ -133,23 +134,13 @@ static int read_line(const char *line, struct infer_error *err)
 
 TEST(test_operators)
 {
-    static const struct {
-        const char *line;
-        int code;
-        const char *word;
-    } rows[] = {
+    static const struct line_row rows[] = {
 #define ROW(line, code, word) {(line), (code), (word)},
 #include "tests/unit/weights/tensorflow/operators.def"
 #undef ROW
     };
 
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        struct infer_error err;
-        const int rc = read_line(rows[i].line, &err);
-
-        if (rc != rows[i].code || !strstr(err.text, rows[i].word))
-            fail_msg("%s: %d, '%s'", rows[i].line, rc, err.text);
-    }
+    check_lines(rows, COUNT(rows), read_line);
 }
 
 int main(void)

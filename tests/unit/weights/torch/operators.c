@@ -281,24 +281,13 @@ static int read_line(const char *line, char *said, size_t room)
 
 TEST(test_operators)
 {
-    static const struct {
-        const char *line;
-        int code;
-        const char *word;
-    } rows[] = {
+    static const struct line_row rows[] = {
 #define ROW(line, code, word) {(line), (code), (word)},
 #include "tests/unit/weights/torch/operators.def"
 #undef ROW
     };
 
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        char said[1024];
-        const int rc = read_line(rows[i].line, said, sizeof said);
-
-        if (rc != rows[i].code || (rc == 0 ? strcmp(said, rows[i].word) != 0
-                                           : !strstr(said, rows[i].word)))
-            fail_msg("%s: %d, '%s'", rows[i].line, rc, said);
-    }
+    check_lines(rows, COUNT(rows), read_line);
 }
 
 int main(void)
