@@ -10,7 +10,7 @@
  * bare tensors (train's checkpoints have it).
  *
  * And model.safetensors.index.json, which names the files of a model that was
- * split into several.
+ * split into several; those of pytorch_model.bin.index.json are PyTorch's.
  *
  * Untrusted: the ranges of the tensors must tile the buffer exactly; shards
  * are opened only in the folder of the index.
@@ -33,6 +33,8 @@
 #include "weights/numpy/numpy.h"
 #include "weights/safetensors/safetensors_header.h"
 #include "weights/weights.h"
+
+extern const struct weights_format weights_format_pytorch;
 
 #define MAX_HEADER ((uint64_t)100000000) /* as the reference reader */
 #define MAX_INDEX  ((size_t)64 << 20)
@@ -276,6 +278,21 @@ static bool is_plain_name(const char *name)
            !strpbrk(name, "/\\:") && strlen(name) < 256;
 }
 
+static int read_part(struct blob *blob, const char *name,
+                     struct infer_error *err, struct weights_import *out)
+{
+    static const struct weights_options bare = {.bare = true};
+    struct weights_file part = {.path = name, .blob = blob};
+
+    if (weights_format_pytorch.probe(&part) == 0)
+        return read_one(blob, err, out, NULL);
+    const int rc = weights_format_pytorch.read(&part, &bare, err, out);
+    if (rc == 0 && out->graph)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "a whole network, not a part of its tensors");
+    return rc;
+}
+
 /* Reads a shard from the folder of the index. */
 static int read_shard(const char *index_path, const char *name,
                       struct infer_error *err, struct weights_import *out)
@@ -293,7 +310,7 @@ static int read_shard(const char *index_path, const char *name,
                                &blob);
     if (rc == 0) {
         out->bytes += blob->bytes;
-        rc = read_one(blob, err, out, NULL);
+        rc = read_part(blob, name, err, out);
         blob_unref(blob);
     }
     error_prefix(rc < 0 ? err : NULL, "shard '%s'", name);

@@ -3,6 +3,8 @@
  * ones, made here. */
 #include "config.h"
 
+#include <unistd.h>
+
 #include "tests/unit/weights/pickle_writer.h"
 
 static void spec_refused(const struct spec *s, const char *word)
@@ -259,6 +261,63 @@ TEST(test_structure)
     maker_clear(&m);
 }
 
+/* ---- shards -------------------------------------------------------- */
+
+static void write_shard(const char *folder, const char *file, const char *name)
+{
+    struct zipmaker z = {0};
+    struct maker m = {0};
+    char path[64];
+
+    maker_text(&m, "\x80\2}");
+    put_text(&m, name);
+    put_tensor(&m, &honest);
+    maker_text(&m, "s.");
+    make_zip(&z, &m, values, sizeof values);
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(z.file.data, 1, z.file.bytes, f), z.file.bytes);
+    fclose(f);
+    zipmaker_clear(&z);
+    maker_clear(&m);
+}
+
+/* Two files and their index, as save_pretrained() of transformers writes it. */
+TEST(test_shards)
+{
+    static const char index[] = "{\"metadata\":{\"total_size\":96},"
+                                "\"weight_map\":{\"a\":\"1.bin\",\"b\":"
+                                "\"2.bin\"}}";
+    static const char *const files[] = {"1.bin", "2.bin", "m.bin.index.json"};
+    char folder[] = "/tmp/shards-XXXXXX", path[64];
+    struct weights_import import;
+    struct infer_error err;
+
+    assert_non_null(mkdtemp(folder));
+    write_shard(folder, "1.bin", "a");
+    write_shard(folder, "2.bin", "b");
+    snprintf(path, sizeof path, "%s/m.bin.index.json", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(index, f) >= 0);
+    fclose(f);
+    if (weights_read(path, NULL, &err, &import) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(import.dict.count, 2);
+    help_tensor(&import, "a", 2, honest.size);
+    help_tensor(&import, "b", 2, honest.size);
+    weights_import_clear(&import);
+    write_shard(folder, "2.bin", "c");
+    assert_int_equal(weights_read(path, NULL, &err, &import), INFER_EFORMAT);
+    assert_non_null(strstr(err.text, "'b' of the index is in none"));
+    for (size_t i = 0; i < COUNT(files); i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_bad_tensors),
         cmocka_unit_test(test_shared_storage),
         cmocka_unit_test(test_structure),
+        cmocka_unit_test(test_shards),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
