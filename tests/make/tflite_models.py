@@ -8,9 +8,8 @@
 Each model NAME is written as NAME.tflite, with its inputs and outputs in the
 file's own order of axes in NAME.npz (input0, ..., output0, ...), as the
 interpreter's reference kernels give them.  --applications adds networks of
-keras.applications with random weights.  tests/unit/weights/tflite/reader
-runs the
-models when the environment names the folder in TFLITE_FILES.
+keras.applications with random weights.  tests/unit/weights/tflite/files
+runs the models when the environment names the folder in TFLITE_FILES.
 """
 import os
 import sys
