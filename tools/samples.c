@@ -10,6 +10,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
+#include "libinfer/image/preprocess.h"
 #include "libinfer/model/model.h"
 #include "tools/array.h"
 #include "tools/picture_list.h"
@@ -53,16 +54,18 @@ static int read_picture(const struct infer_model *model, const char *path,
 {
     struct infer_tensor_info info;
     struct infer_image image;
-    int64_t hw[2];
+    int64_t dim[4] = {0}, *hw = dim + 2;
     int rc = infer_image_load(path, 0, err, &image);
 
     if (rc < 0)
         return rc;
     infer_model_input(model, 0, &info);
-    hw[0] = info.dim[2] > 0 ? info.dim[2] : image.height;
-    hw[1] = info.dim[3] > 0 ? info.dim[3] : image.width;
-    *a = (struct infer_array){
-        .dtype = INFER_F32, .rank = 4, .dim = {1, info.dim[1], hw[0], hw[1]}};
+    (void)preprocess_dims(info.rank, info.dim, dim);
+    dim[0] = 1;
+    hw[0] = hw[0] > 0 ? hw[0] : image.height;
+    hw[1] = hw[1] > 0 ? hw[1] : image.width;
+    *a = (struct infer_array){.dtype = INFER_F32, .rank = info.rank};
+    memcpy(a->dim, dim + 4 - info.rank, (size_t)info.rank * sizeof *dim);
     rc = array_alloc("input", info.name, a, err);
     if (rc == INFER_OK)
         rc = infer_model_preprocess(model, 0, &image, hw, a->data, a->bytes,
@@ -75,9 +78,10 @@ static int check_picture_input(const struct graph *g, const char *source,
                                struct infer_error *err)
 {
     const struct graph_value *v = &g->value[g->input[0]];
+    int64_t dim[4];
 
-    if (g->n_inputs == 1 && v->rank == 4 && v->dim[0] <= 1 &&
-        (v->dim[1] == 1 || v->dim[1] == 3))
+    if (g->n_inputs == 1 && preprocess_dims(v->rank, v->dim, dim) &&
+        dim[0] <= 1)
         return INFER_OK;
     return error_set(err, INFER_EUNSUPPORTED,
                      "%s: the network takes no single picture: calibrate with "

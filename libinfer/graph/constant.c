@@ -363,6 +363,7 @@ void constant_unref(struct constant *c)
 {
     if (c == NULL || !count_down(&c->refs))
         return;
+    constant_unref(c->viewed); /* never a view itself */
     if (c->blob != NULL)
         blob_unref(c->blob);
     else
@@ -373,7 +374,7 @@ void constant_unref(struct constant *c)
 
 void constant_give_back(struct constant *c)
 {
-    if (c != NULL && c->blob != NULL &&
+    if (c != NULL && c->blob != NULL && c->viewed == NULL &&
         __atomic_load_n(&c->refs, __ATOMIC_ACQUIRE) == 1)
         blob_give_back(c->blob, c->data, c->bytes);
     constant_unref(c);
@@ -480,9 +481,13 @@ struct constant *constant_reshape(struct constant *c, int rank,
     if (rank == c->rank &&
         memcmp(dim, c->dim, (size_t)rank * sizeof(*dim)) == 0)
         return constant_ref(c);
-    if (c->blob != NULL)
-        return constant_in_blob(c->dtype, rank, dim, c->blob, c->data);
-    return copy_as(c, rank, dim);
+    if (c->blob == NULL)
+        return copy_as(c, rank, dim);
+    struct constant *view =
+        constant_in_blob(c->dtype, rank, dim, c->blob, c->data);
+    if (view != NULL)
+        view->viewed = constant_ref(c->viewed ? c->viewed : c);
+    return view;
 }
 
 struct constant *constant_transpose(const struct constant *c, const int *order)

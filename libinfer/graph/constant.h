@@ -74,6 +74,8 @@ struct constant {
     size_t bytes;
     unsigned char *data; /* NULL where the bytes are still in the file */
     struct blob *blob;   /* owner of data; NULL: data is malloc()ed */
+    /* The constant of which constant_reshape() made this view; a reference. */
+    struct constant *viewed;
     struct file_source *source;
     uint64_t offset;
     uint32_t crc; /* CRC-32 (zlib) of the bytes; checked on load from a file */

@@ -386,18 +386,22 @@ static bool centres_read(const struct task_outputs *o, bool stated,
         {"wh", "size", "scale", NULL},
         {"reg", "off", NULL},
     };
+    static const int order[3] = {2, 1, 0};
     struct task_entry part[3];
-    bool named = o->count == 3;
+    bool named = o->count == 3, taken[3] = {false};
 
     if (o->count != 3)
         return false;
     for (int k = 0; k < 3; k++) {
         int at = -1;
 
+        /* "center_offset" has a word of the heat map too: each is one. */
         for (int i = 0; i < 3; i++)
-            if (is_called(&o->array[i], words[k]))
+            if (!taken[i] && is_called(&o->array[i], words[order[k]]))
                 at = i;
-        named = named && at >= 0 && task_entry(o, at, 3, &part[k]);
+        if (at >= 0)
+            taken[at] = true;
+        named = named && at >= 0 && task_entry(o, at, 3, &part[order[k]]);
     }
     for (int k = 0; k < 3 && !named; k++)
         if (!stated || !task_entry(o, k, 3, &part[k]))

@@ -134,9 +134,10 @@ static int one_process(struct group *g, void *user)
         be_silent(r);
     if (work(r, &err) < 0) {
         code = (int)cli_exit_of(err.code);
-        if (group_may_tell(g))
+        if (group_may_tell(g)) {
             (void)cli_fail(r->cli, &err);
-        group_told(g);
+            group_told(g);
+        }
     } else {
         code = code_of(r);
     }

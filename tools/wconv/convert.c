@@ -202,7 +202,7 @@ static const struct cli_option options[] = {
     {"interp", 0, CLI_WORD, "FILTER", "bilinear, nearest or bicubic",
      TO(preprocess.stored.filter), PREPROCESS, .words = filters},
     {"fill", 0, CLI_INT, "0-255", "colour of letterbox bars (114)",
-     TO(preprocess.stored.fill), PREPROCESS, .max = 255, .wanted = "0 to 255"},
+     TO(preprocess.fill), PREPROCESS, .max = 255, .wanted = "0 to 255"},
     {"verify", 0, CLI_TEXT, "reference|REF.npz",
      "compare with the network as read (reference: on the reference kernels), "
      "or with recorded arrays",

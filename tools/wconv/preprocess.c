@@ -26,6 +26,7 @@ void wconv_preprocess_init(struct wconv_preprocess *p)
     p->stored.color = (enum graph_color)NOT_GIVEN;
     p->stored.filter = (enum graph_filter)NOT_GIVEN;
     p->stored.fill = FILL;
+    p->fill = NOT_GIVEN;
     p->stored.scale = NAN;
     for (i = 0; i < 4; i++)
         p->stored.std[i] = 1;
@@ -145,6 +146,7 @@ static int check_values(const char *what, int values,
 static int store_crop(struct wconv_preprocess *p, struct graph_value *x,
                       struct infer_error *err)
 {
+    int64_t *hw;
     int i;
 
     if (p->crop[0] == 0)
@@ -156,15 +158,15 @@ static int store_crop(struct wconv_preprocess *p, struct graph_value *x,
     if (p->stored.policy != GRAPH_RESIZE_SHORTER)
         return error_set(err, INFER_EARGUMENT,
                          "--crop goes with --resize=PIXELS or shorter");
-    for (i = 0; x->rank == 4 && i < 2; i++) {
-        if (x->dim[2 + i] < 0)
-            x->dim[2 + i] = p->crop[i];
-        if (x->dim[2 + i] != p->crop[i])
+    hw = x->rank < 3 || x->rank > 4 ? NULL : x->dim + x->rank - 2;
+    for (i = 0; hw && i < 2; i++) {
+        if (hw[i] < 0)
+            hw[i] = p->crop[i];
+        if (hw[i] != p->crop[i])
             return error_set(err, INFER_EARGUMENT,
                              "--crop=%" PRId64 "x%" PRId64 ", but input '%s' "
                              "is %" PRId64 "x%" PRId64,
-                             p->crop[0], p->crop[1], x->name, x->dim[2],
-                             x->dim[3]);
+                             p->crop[0], p->crop[1], x->name, hw[0], hw[1]);
     }
     return INFER_OK;
 }
@@ -196,9 +198,10 @@ static void complete(struct wconv_preprocess *p, const struct graph *g)
     if ((int)to->policy == NOT_GIVEN) {
         to->policy = from->policy;
         to->resize = from->resize;
-        if (to->fill == FILL)
-            to->fill = from->fill;
+        to->fill = from->fill;
     }
+    if (p->fill >= 0)
+        to->fill = (uint8_t)p->fill;
     if ((int)to->color == NOT_GIVEN)
         to->color = from->color;
     if ((int)to->filter == NOT_GIVEN)

@@ -50,7 +50,8 @@ static void add_classes(const struct infer_array *a,
                         const struct infer_array *b, const int64_t *class,
                         struct wconv_verdict_quantized *v)
 {
-    if (a->rank != 2 || a->dim[1] < 2)
+    if (a->rank != 2 || a->dim[1] < 2 || b->rank != 2 ||
+        b->dim[0] != a->dim[0] || b->dim[1] != a->dim[1])
         return;
     for (int64_t r = 0; r < a->dim[0]; r++) {
         const int64_t x = top_of(a, r), y = top_of(b, r);
@@ -114,6 +115,11 @@ static int check_classes(const struct quantize_subject *s,
 {
     const int64_t n = s->samples->class ? s->samples->n : 0;
 
+    if (n > 0 && y->rank == 2 && y->dim[0] != s->samples->rows)
+        return error_set(err, INFER_EARGUMENT,
+                         "a sample has %lld classes, but the first output has "
+                         "%lld rows",
+                         (long long)s->samples->rows, (long long)y->dim[0]);
     for (int64_t i = 0; i < n * s->samples->rows; i++)
         if (y->rank != 2 || s->samples->class[i] < 0 ||
             s->samples->class[i] >= y->dim[1])
@@ -144,6 +150,8 @@ static int run_sample(struct comparison *c, int i,
 
         if (scalar_is_float(x->dtype) && array_count(x) == array_count(y))
             add_noise(x, y, &c->sum[k]);
+        else if (scalar_is_float(x->dtype))
+            c->sum[k].noise = NAN; /* another length: nothing to compare */
     }
     add_classes(
         &c->a.out[0], &c->b.out[0],

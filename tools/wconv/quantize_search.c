@@ -71,7 +71,8 @@ static int rank_layers(struct search *s)
 
     for (int i = 0; rc == INFER_OK && i < s->n; i++) {
         rc = try_layers(s, 0, i, RANKING_SAMPLES, "rank", &v);
-        alone[s->order[i]] = v.sqnr;
+        if (rc == INFER_OK)
+            alone[s->order[i]] = v.sqnr;
     }
     /* Insertion keeps the graph's order among equals. */
     for (int i = 1; rc == INFER_OK && i < s->n; i++) {
@@ -105,19 +106,15 @@ static int bisect(struct search *s)
 {
     struct wconv_verdict_quantized v;
     int low = 0, high = s->n - 1; /* misses, holds */
-    int rc = high > 0 ? try_layers(s, high, -1, 0, "search", &v) : INFER_OK;
+    int rc = try_layers(s, high > 0 ? high : 0, -1, 0, "search", &v);
 
-    if (rc < 0)
-        return rc;
-    if (high == 0)
-        rc = try_layers(s, 0, -1, 0, "search", &v);
     if (rc == INFER_OK && !holds(s->request, &v))
         return refuse(s, &v);
     while (rc == INFER_OK && high - low > 1) {
         const int middle = low + (high - low) / 2;
 
         rc = try_layers(s, middle, -1, 0, "search", &v);
-        if (holds(s->request, &v))
+        if (rc == INFER_OK && holds(s->request, &v))
             high = middle;
         else
             low = middle;

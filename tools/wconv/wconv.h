@@ -18,6 +18,7 @@ struct wconv_preprocess {
     int means, stds; /* numbers of values; 0: option not given */
     bool resized;    /* --resize, or a preset that has it */
     int64_t crop[2]; /* height and width; 0: not given */
+    int fill;        /* --fill; negative: not given */
 };
 
 /* --list-passes and so on. */

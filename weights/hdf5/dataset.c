@@ -509,23 +509,25 @@ static int deliver(struct hdf5_file *f, size_t bytes, struct infer_error *err)
     return 0;
 }
 
-/* Marks the whole pieces of memory below an array. */
+/* Marks the pieces of memory below an array: those that it touches, and those
+ * that lie in it as a whole.  A piece of both kinds holds two arrays. */
 static bool claim(struct hdf5_file *f, const unsigned char *data, size_t bytes)
 {
     const uintptr_t base = (uintptr_t)f->data / HDF5_CLAIM;
     const uintptr_t from = (uintptr_t)data, end = from + bytes;
 
     if (f->claimed == NULL)
-        f->claimed = calloc(f->bytes / HDF5_CLAIM / 8 + 2, 1);
+        f->claimed = calloc(f->bytes / HDF5_CLAIM + 2, 1);
     if (f->claimed == NULL)
         return false;
-    for (uintptr_t i = (from + HDF5_CLAIM - 1) / HDF5_CLAIM;
-         i < end / HDF5_CLAIM; i++) {
-        unsigned char *at = &f->claimed[(i - base) / 8];
-        const unsigned char bit = (unsigned char)(1u << (i - base) % 8);
+    for (uintptr_t i = from / HDF5_CLAIM; bytes && i <= (end - 1) / HDF5_CLAIM;
+         i++) {
+        const bool whole =
+            i * HDF5_CLAIM >= from && (i + 1) * HDF5_CLAIM <= end;
+        unsigned char *at = &f->claimed[i - base];
 
-        f->overlap |= (*at & bit) != 0;
-        *at |= bit;
+        f->overlap |= *at == HDF5_WHOLE || (whole && *at != 0);
+        *at = whole ? HDF5_WHOLE : HDF5_TOUCHED;
     }
     return true;
 }

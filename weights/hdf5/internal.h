@@ -48,13 +48,15 @@ struct hdf5_file {
     size_t memory, memory_limit; /* bytes held in addition to the file */
     size_t delivered;            /* bytes of arrays handed out so far */
     uint64_t work_left;          /* bytes that may still be looked at */
-    /* A bit for each piece of HDF5_CLAIM bytes of memory, counted from the
-     * piece that data lies in: an array covers it.  NULL: none so far. */
+    /* For each piece of HDF5_CLAIM bytes of memory, counted from the piece that
+     * data lies in, what an array has of it.  NULL: none so far. */
     unsigned char *claimed;
-    bool overlap; /* two arrays cover one piece */
+    bool overlap; /* a whole piece of one array has bytes of another */
 };
-/* The smallest page there is: a page that two arrays cover has such a piece. */
+/* The smallest page there is: pages that go back to the system are made of such
+ * pieces, whole ones of one array. */
 #define HDF5_CLAIM 4096
+enum { HDF5_TOUCHED = 1, HDF5_WHOLE = 2 };
 
 /* ---- hdf5.c: bounds, budgets, checksums ---------------------------- */
 

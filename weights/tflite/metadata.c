@@ -168,6 +168,9 @@ static void set_picture(struct tflite_model *m, struct graph *g, int i,
     g->preprocess[i] = p;
 }
 
+/* Outputs, and files of an output, that are looked at. */
+#define MOST_LISTED 256
+
 /* ---- labels -------------------------------------------------------- */
 
 /* The first file of labels that an output names, without a locale where there
@@ -177,11 +180,11 @@ static bool find_labels(const struct fb_table *graph, struct fb_vector *out)
     const struct fb_vector outputs = fb_list(graph, SUBGRAPH_OUTPUTS, 4);
     bool found = false;
 
-    for (size_t o = 0; o < outputs.count; o++) {
+    for (size_t o = 0; o < outputs.count && o < MOST_LISTED; o++) {
         const struct fb_table tensor = fb_list_table(&outputs, o);
         const struct fb_vector files = fb_list(&tensor, TENSOR_FILES, 4);
 
-        for (size_t i = 0; i < files.count; i++) {
+        for (size_t i = 0; i < files.count && i < MOST_LISTED; i++) {
             const struct fb_table file = fb_list_table(&files, i);
             const uint8_t type = fb_u8(&file, FILE_TYPE, 0);
 

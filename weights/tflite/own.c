@@ -27,6 +27,7 @@ static int compare(const void *a, const void *b)
  * many.  What cannot be read is left to whoever needs it. */
 static size_t collect(struct tflite_model *m, bool outermost, struct extent *e)
 {
+    const struct fb file = m->file;
     size_t n = 0;
 
     for (size_t i = 0; i < m->tensors.count; i++) {
@@ -40,6 +41,7 @@ static size_t collect(struct tflite_model *m, bool outermost, struct extent *e)
             bytes > 0)
             e[n++] =
                 (struct extent){data, data + bytes, outermost ? (int)i : -1};
+        m->file = file; /* one damaged tensor hides no other */
     }
     return n;
 }

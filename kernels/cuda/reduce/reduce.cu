@@ -140,7 +140,7 @@ static __global__ void __launch_bounds__(THREADS)
         if (a.kind == KERN_REDUCE_MEAN)
             acc = a.gone.count ? acc / a.gone.count : 0;
         if (a.kind == KERN_REDUCE_L2)
-            acc = (int64_t)sqrt((double)acc);
+            acc = (int64_t)sqrt((double)(uint64_t)acc);
         store_wrapped(to, a.y, at[0], acc);
     }
 }

@@ -62,7 +62,8 @@ static int64_t reduce_i64(enum kern_reduce_kind kind, enum infer_dtype dtype,
     }
     if (kind == KERN_REDUCE_MEAN)
         return count ? acc / count : 0;
-    return kind == KERN_REDUCE_L2 ? (int64_t)sqrt((double)acc) : acc;
+    /* A sum of squares that wraps is read without a sign. */
+    return kind == KERN_REDUCE_L2 ? (int64_t)sqrt((double)(uint64_t)acc) : acc;
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,

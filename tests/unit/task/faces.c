@@ -196,6 +196,28 @@ TEST(test_centernet)
     run_end(&r);
 }
 
+/* Both names have "center", and the offset comes behind. */
+TEST(test_centernet_names)
+{
+    struct run r;
+    struct task_boxes b;
+    float *heat, *sides;
+    const int at = 2 * 16 + 3;
+
+    run_begin(&r);
+    heat = run_add(&r, "center_heatmap", DIMS(1, 2, 16, 16));
+    sides = run_add(&r, "wh", DIMS(1, 2, 16, 16));
+    run_add(&r, "center_offset", DIMS(1, 2, 16, 16));
+    heat[256 + at] = 0.8f;
+    sides[at] = 4;
+    sides[256 + at] = 2;
+    b = decode(&r, "centernet");
+    assert_int_equal(b.count, 1);
+    check_box(&b.box[0], 1, 0.8, 12 - 8, 8 - 4, 12 + 8, 8 + 4);
+    free(b.box);
+    run_end(&r);
+}
+
 TEST(test_centerface)
 {
     struct run r;
@@ -262,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_retinaface),
         cmocka_unit_test(test_blazeface),
         cmocka_unit_test(test_centernet),
+        cmocka_unit_test(test_centernet_names),
         cmocka_unit_test(test_centerface),
         cmocka_unit_test(test_yolox_pixels),
     };

@@ -101,8 +101,10 @@ static int read_crop(struct onnx_import *im, int rank, struct crop *c)
         return onnx_fail(im, INFER_EFORMAT, "neither scales nor sizes");
     for (int k = 0; k < c->n && im->rc == 0; k++) {
         c->scale[k] = 0;
-        c->size[k] =
-            size[k] >= 1 && size[k] <= INT32_MAX ? (int64_t)size[k] : -1;
+        if (!(size[k] >= 1 && size[k] <= INT32_MAX))
+            return onnx_fail(im, INFER_EFORMAT, "size %g of axis %d", size[k],
+                             c->axis[k]);
+        c->size[k] = (int64_t)size[k];
     }
     return im->rc;
 }

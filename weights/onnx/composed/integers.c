@@ -14,8 +14,14 @@ static int check_products(struct onnx_import *im, int a, int b)
 {
     int64_t all = compose_dim(im, b, -1);
 
-    for (int d = 0; d < compose_rank(im, a); d++) {
-        const int64_t n = compose_free_dim(im, a, d);
+    /* The rows of a and the columns of b, and the larger of the batches. */
+    const int rank_a = compose_rank(im, a), rank_b = compose_rank(im, b);
+    for (int d = 0; d < rank_a || d + 2 < rank_b; d++) {
+        const int64_t of_a =
+            d < rank_a ? compose_free_dim(im, a, rank_a - 1 - d) : 1;
+        const int64_t of_b =
+            d >= 2 && d < rank_b ? compose_free_dim(im, b, rank_b - 1 - d) : 1;
+        const int64_t n = of_a > of_b ? of_a : of_b;
 
         if (!checked_mul_i64(all, n > 0 ? n : 1, &all))
             all = INT64_MAX;

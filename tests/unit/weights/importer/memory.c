@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a network takes at most 1.2 times its weights: weights in another
- * order of axes take the place of the file's. */
+/* Reading a network of 24 MiB takes at most 1.2 times its weights and 4 MiB:
+ * weights in another order of axes take the place of the file's.  The peak is
+ * not measured under sanitizers, whose allocators keep what is freed. */
 #define FLAT_BYTES (32 << 20)
 #include "tests/unit/weights/tflite/model.h"
 
@@ -183,7 +184,8 @@ TEST(test_give_back)
     const int64_t dim[1] = {bytes / 2};
     unsigned char *data = malloc(bytes);
     struct blob *blob;
-    struct constant *c, *other;
+    const int64_t square[2] = {bytes / 1024, 512};
+    struct constant *c, *other, *view;
 
     assert_non_null(data);
     memset(data, 7, bytes);
@@ -194,6 +196,12 @@ TEST(test_give_back)
     other = constant_ref(c);
     constant_give_back(c); /* somebody else has it */
     assert_int_equal(data[bytes / 2], 7);
+    view = constant_reshape(other, 2, square);
+    assert_non_null(view);
+    constant_give_back(constant_ref(view)); /* a view of another */
+    constant_give_back(constant_ref(other));
+    assert_int_equal(data[bytes / 2], 7);
+    constant_unref(view);
     constant_give_back(other);
     assert_int_equal(data[bytes / 2], 0);
     assert_int_equal(data[bytes / 4 - 1], 7);
