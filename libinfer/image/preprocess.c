@@ -208,7 +208,8 @@ int preprocess_check(const struct graph *g, int index, struct infer_error *err)
     v = &g->value[g->input[index]];
     if (!preprocess_dims(v->rank, v->dim, dim))
         return error_set(err, INFER_EARGUMENT,
-                         "input '%s' is no picture (N,1 or 3,H,W, or 3,H,W)", v->name);
+                         "input '%s' is no picture (N,1 or 3,H,W, or 3,H,W)",
+                         v->name);
     return INFER_OK;
 }
 

@@ -139,6 +139,8 @@ PYTHON
         --calibrate="$dir/real.npz"
     refuse 1 'class 10.*10 classes' --quantize=int8 \
         --calibrate="$dir/class.npz"
+else
+    echo "arrays are skipped: no python3"
 fi
 
 report

@@ -159,7 +159,8 @@ static const struct cli_option options[] = {
      "samples to judge accuracy by, with labels or without (--calibrate's)",
      TO(evaluate)},
     {"min-sqnr", 0, CLI_AMOUNT, "DB",
-     "keep layers in floats until the outputs are this far over their error",
+     "keep layers in floats until the signal-to-noise ratio of the outputs is "
+     "this many dB",
      TO(min_sqnr)},
     {"max-drop", 0, CLI_AMOUNT, "POINTS",
      "keep layers in floats until at most this much accuracy is lost",
@@ -183,7 +184,8 @@ static const struct cli_option options[] = {
      .set = wconv_set_preset,
      .wanted = "imagenet, caffe, unit, signed, raw or raw-bgr"},
     {"scale", 0, CLI_REAL, "X",
-     "pixels (0-255) times this, e.g. 1/255 (told by mean and std)",
+     "pixels (0-255) times this, e.g. 1/255 (1 if a mean or "
+     "std is above 1, else that)",
      TO(preprocess.stored.scale), PREPROCESS, .min = -DBL_MAX, .max = DBL_MAX,
      .wanted = "a number or fraction"},
     {"mean", 0, CLI_SET, "A,B,C", "then minus the mean", PREPROCESS,

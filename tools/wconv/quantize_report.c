@@ -68,7 +68,7 @@ void wconv_print_quantized(const struct cli *cli,
            q->samples == 1 ? "" : "s");
     for (int i = 0; i < q->n_layers; i++)
         print_layer(cli, q, i);
-    printf("  %-22s       output %.1f dB over its error", "accuracy", v->sqnr);
+    printf("  %-22s       output SQNR %.1f dB", "accuracy", v->sqnr);
     if (v->rows > 0)
         printf("; top class equal in %d of %d (%.1f %%)", v->agree, v->rows,
                100.0 * v->agree / v->rows);

@@ -95,9 +95,9 @@ static int refuse(const struct search *s,
     if (v->rows > 0)
         snprintf(drop, sizeof drop, ", %.2f points lost", quantize_drop(v));
     return error_set(s->err, INFER_EMISMATCH,
-                     "%s: with one layer quantised its outputs are %.1f dB "
-                     "over their error%s: --min-sqnr or --max-drop cannot be "
-                     "kept",
+                     "%s: with at most one layer quantised the "
+                     "signal-to-noise ratio of its outputs is %.1f dB%s: "
+                     "--min-sqnr or --max-drop cannot be kept",
                      s->request->in, v->sqnr, drop);
 }
 

@@ -42,14 +42,6 @@ struct outer {
     bool raw;
 };
 
-static void drop(struct tflite_value *v)
-{
-    for (int p = 0; p < TFLITE_PROBES; p++) {
-        constant_unref(v->known[p]);
-        v->known[p] = NULL;
-    }
-}
-
 /* A value that stands for the same as v. */
 static struct tflite_value share(const struct tflite_value *v)
 {
@@ -66,7 +58,7 @@ static struct tflite_value share(const struct tflite_value *v)
 static void drop_states(struct states *s)
 {
     for (int i = 0; i < s->n; i++)
-        drop(&s->v[i]);
+        tflite_value_forget(&s->v[i]);
     s->n = 0;
 }
 
@@ -128,7 +120,7 @@ static void keep_constants(struct tflite_import *im)
 
         if (v->state == TFLITE_KNOWN && v->loaded)
             continue;
-        drop(v);
+        tflite_value_forget(v);
         *v = (struct tflite_value){.plain = -1, .swapped = -1, .weight = -1};
     }
 }
@@ -276,7 +268,7 @@ static void end(struct tflite_import *im, struct body *b, const struct outer *o)
 static void drop_body(struct body *b)
 {
     for (int i = 0; b->value && i < b->n_values; i++)
-        drop(&b->value[i]);
+        tflite_value_forget(&b->value[i]);
     free(b->value);
 }
 
@@ -305,7 +297,7 @@ static bool ask(struct tflite_import *im, struct body *condition,
             }
             more = here;
         }
-        drop(&v);
+        tflite_value_forget(&v);
     }
     end(im, condition, &o);
     return more && im->status == 0;

@@ -274,6 +274,8 @@ bool tflite_set_type(struct tflite_import *im, int value,
 int tflite_tensor_value(struct tflite_import *im, int t, bool swapped);
 /* Loads a constant tensor; false where it is none. */
 bool tflite_load(struct tflite_import *im, int t);
+/* Gives up the numbers of a value. */
+void tflite_value_forget(struct tflite_value *v);
 void tflite_values_clear(struct tflite_import *im);
 /* The tensor's name, cleaned; "" where it has none. */
 void tflite_name(const struct tflite_tensor *t, char *out, size_t bytes);

@@ -179,7 +179,7 @@ bool tflite_load(struct tflite_import *im, int t)
     return im->value[t].state == TFLITE_KNOWN;
 }
 
-static void forget(struct tflite_value *v)
+void tflite_value_forget(struct tflite_value *v)
 {
     for (int p = 0; p < TFLITE_PROBES; p++) {
         constant_unref(v->known[p]);
@@ -190,7 +190,7 @@ static void forget(struct tflite_value *v)
 void tflite_values_clear(struct tflite_import *im)
 {
     for (int i = 0; im->value && i < im->n_values; i++)
-        forget(&im->value[i]);
+        tflite_value_forget(&im->value[i]);
     free(im->value);
     free(im->type);
 }
@@ -690,7 +690,7 @@ static struct constant *own_floats(struct tflite_import *im, int index,
         no_memory(im);
         return NULL;
     }
-    forget(v); /* loaded again where it is asked for */
+    tflite_value_forget(v); /* loaded again where it is asked for */
     v->state = TFLITE_UNKNOWN;
     c = weights_kept_transpose(&im->m->kept, data, order);
     if (!c)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libinfer/graph/graph.h"
 #include "tests/unit/test.h"
 
 #define MOST  16
@@ -41,6 +42,23 @@ static inline void check_lines(const struct line_row *row, size_t n,
         if (rc != row[i].code || (rc == 0 ? strcmp(said, row[i].word) != 0
                                           : !strstr(said, row[i].word)))
             fail_msg("%s: %d, '%s'", row[i].line, rc, said);
+    }
+}
+
+/* The shapes of a graph's outputs: "2,3 4". */
+static inline void shapes_of(const struct graph *g, char *out, size_t room)
+{
+    size_t n = 0;
+
+    out[0] = 0;
+    for (int i = 0; i < g->n_outputs; i++) {
+        const struct graph_value *v = &g->value[g->output[i]];
+
+        if (i > 0 && n < room)
+            n += (size_t)snprintf(out + n, room - n, " ");
+        for (int d = 0; d < v->rank && n < room; d++)
+            n += (size_t)snprintf(out + n, room - n, "%s%lld", d ? "," : "",
+                                  (long long)v->dim[d]);
     }
 }
 

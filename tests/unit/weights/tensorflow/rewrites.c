@@ -144,9 +144,14 @@ TEST(test_dilation)
     assert_true(run(g, 4, dim, x, y) <= 1e-6);
     graph_free(g);
     g = dilated(true);
-    for (int i = 0; i < g->n_nodes; i++)
-        if (g->node[i].op == GRAPH_CONV)
-            assert_int_equal(g->node[i].attr.conv.conv.dilation[0], 1);
+    convs = 0;
+    for (int i = 0; i < g->n_nodes; i++) {
+        if (g->node[i].op != GRAPH_CONV)
+            continue;
+        convs++;
+        assert_int_equal(g->node[i].attr.conv.conv.dilation[0], 1);
+    }
+    assert_int_equal(convs, 1);
     graph_free(g);
 }
 

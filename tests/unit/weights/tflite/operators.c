@@ -16,23 +16,6 @@
 #include "tests/unit/weights/importer/line.h"
 #include "tests/unit/weights/tflite/model.h"
 
-/* The shapes of a graph's outputs: "2,3 4". */
-static void shapes_of(const struct graph *g, char *out, size_t room)
-{
-    size_t n = 0;
-
-    out[0] = 0;
-    for (int i = 0; i < g->n_outputs; i++) {
-        const struct graph_value *v = &g->value[g->output[i]];
-
-        if (i > 0 && n < room)
-            n += (size_t)snprintf(out + n, room - n, " ");
-        for (int d = 0; d < v->rank && n < room; d++)
-            n += (size_t)snprintf(out + n, room - n, "%s%lld", d ? "," : "",
-                                  (long long)v->dim[d]);
-    }
-}
-
 static int code_of(const char *name)
 {
     static const struct {

@@ -240,23 +240,6 @@ static void make_archive(const char *line, struct zipmaker *z)
     zipmaker_end(z);
 }
 
-/* "2,3 4": the shapes of a graph's outputs. */
-static void shapes_of(const struct graph *g, char *out, size_t room)
-{
-    size_t n = 0;
-
-    out[0] = 0;
-    for (int i = 0; i < g->n_outputs; i++) {
-        const struct graph_value *v = &g->value[g->output[i]];
-
-        if (i > 0 && n < room)
-            n += (size_t)snprintf(out + n, room - n, " ");
-        for (int d = 0; d < v->rank && n < room; d++)
-            n += (size_t)snprintf(out + n, room - n, "%s%lld", d ? "," : "",
-                                  (long long)v->dim[d]);
-    }
-}
-
 /* The status of a line; `said`: the shapes or the refusal. */
 static int read_line(const char *line, char *said, size_t room)
 {
