@@ -72,6 +72,7 @@ struct kern_unary make_activation(struct rng *r);
 void make_window_problem(struct maker *m, int k);
 /* Operations of inference but those with windows. */
 void make_plain_problem(struct maker *m, int k);
+int dense_fixed_count(void);
 /* Forward problems from which the backward ones of the same name are made. */
 void make_layer_norm(struct maker *m, int k);
 void make_group_norm(struct maker *m, int k);

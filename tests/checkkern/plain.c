@@ -17,20 +17,28 @@ static struct dims make_broadcast(struct maker *m, const struct dims *s)
     return b;
 }
 
+/* Rows, C, K; without rows: x is a vector. */
+static const int64_t fixed_dense[][3] = {
+    {1, 1, 1},     {1, 2048, 1000}, {8, 512, 10},  {5, 15, 17},
+    {16, 32, 32},  {3, 400, 120},   {1, 784, 300}, {64, 65, 63},
+    {9, 4104, 70}, {0, 632, 48},    {0, 23, 5}};
+
+int dense_fixed_count(void)
+{
+    return COUNT(fixed_dense);
+}
+
 static void make_dense(struct maker *m, int k)
 {
-    static const int64_t fixed[][3] = {
-        /* rows, C, K */
-        {1, 1, 1},     {1, 2048, 1000}, {8, 512, 10},
-        {5, 15, 17},   {16, 32, 32},    {3, 400, 120},
-        {1, 784, 300}, {64, 65, 63},    {9, 4104, 70}};
     struct kern_problem *p = m->p;
     struct dims x = {.rank = 2}, w = {.rank = 2}, y;
 
-    if (k < COUNT(fixed)) {
-        x.dim[0] = fixed[k][0];
-        x.dim[1] = fixed[k][1];
-        w.dim[0] = fixed[k][2];
+    if (k < COUNT(fixed_dense)) {
+        const int64_t *f = fixed_dense[k];
+        x.rank = f[0] == 0 ? 1 : 2;
+        x.dim[0] = f[0];
+        x.dim[x.rank - 1] = f[1];
+        w.dim[0] = f[2];
     } else {
         x.rank = rng_chance(&m->rng, 70) ? 2 : (int)rng_range(&m->rng, 1, 4);
         for (int i = 0; i < x.rank; i++)

@@ -495,6 +495,8 @@ int problem_fixed_count(enum kern_op op)
     case KERN_POOL_FPROP:
     case KERN_POOL_DGRAD:
         return window_fixed_count(op);
+    case KERN_DENSE_FPROP:
+        return dense_fixed_count();
     case KERN_CHAIN:
         return chain_fixed_count();
     case KERN_UNARY:

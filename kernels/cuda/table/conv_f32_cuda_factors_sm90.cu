@@ -6,7 +6,7 @@
  * channels (factors.cuh).  Products are those of the table bit for bit; sums
  * are those of tensor cores.
  *
- * A transposed convolution is one convolution for each phase (phase.cuh).
+ * A transposed convolution is one convolution for each phase (phase.h).
  *
  * Where an operand is infinite, NaN, or so large or small that a product could
  * overflow or underflow, the kernels of the table compute the whole instead
@@ -17,7 +17,7 @@
  */
 #include "kernels/cuda/table/expand.cuh"
 #include "kernels/cuda/table/factors.cuh"
-#include "kernels/cuda/table/phase.cuh"
+#include "kernels/cuda/table/phase.h"
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
 #include "kernels/rows.h"
 

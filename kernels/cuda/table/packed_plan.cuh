@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/table/packed.cuh"
 #include "kernels/cuda/table/pairs.cuh"
-#include "kernels/cuda/table/phase.cuh"
+#include "kernels/cuda/table/phase.h"
 
 /* Fewer scalars leave most of a tile empty. */
 #define PACKED_LEAST_SCALARS 33

@@ -8,16 +8,21 @@
  * position, from the last one back.  Along an axis, for remainder a, the first
  * is (a + pad) mod stride: see conv/conv2d_dgrad_nhwc_cuda_phases.cu.
  */
-#ifndef KERNELS_CUDA_TABLE_PHASE_CUH
-#define KERNELS_CUDA_TABLE_PHASE_CUH
+#ifndef KERNELS_CUDA_TABLE_PHASE_H
+#define KERNELS_CUDA_TABLE_PHASE_H
 
+#include <stdlib.h>
 #include <string.h>
 
+#ifdef __cplusplus
 extern "C" {
-#include "kernels/cuda/conv/conv.h"
+#endif
 #include "kernels/base/error.h"
+#include "kernels/cuda/conv/conv.h"
 #include "kernels/problem.h"
+#ifdef __cplusplus
 }
+#endif
 
 #define TABLE_MAX_PHASES 4
 
@@ -31,7 +36,8 @@ struct table_phase {
 };
 
 /* The strides of an image's batch, rows, columns and channels.  The leading
- * dimensions of a dense layer take the place of the first three. */
+ * dimensions of a dense layer take the place of the first three; a vector has
+ * none. */
 static inline void table_read_strides(const struct kern_problem *p,
                                       const struct kern_tensor *t,
                                       int64_t *stride, int64_t *dim)
@@ -43,8 +49,10 @@ static inline void table_read_strides(const struct kern_problem *p,
         stride[i] = 0;
         dim[i] = 1;
     }
-    stride[0] = t->stride[0];
-    dim[0] = t->dim[0];
+    if (spatial >= 0) {
+        stride[0] = t->stride[0];
+        dim[0] = t->dim[0];
+    }
     stride[3] = t->stride[dense ? t->rank - 1 : 1];
     for (int i = 0; i < spatial; i++) {
         const int from = dense ? i + 1 : i + 2;
