@@ -34,6 +34,9 @@ static const struct chain_case cases[] = {
     {1, 16, 14, 14, 16, 64, 1, 3, 1, {1, 1, 1, 1}},
     {2, 12, 9, 9, 24, 40, 2, 3, 2, {1, 1, 1, 1}},
     {2, 24, 7, 8, 40, 16, 1, 1, 1, {0, 0, 0, 0}},
+    {2, 64, 12, 13, 64, 256, 1, 3, 1, {1, 1, 1, 1}},
+    {1, 128, 21, 20, 128, 192, 1, 3, 2, {1, 1, 1, 1}},
+    {3, 72, 9, 10, 88, 136, 1, 3, 1, {1, 1, 1, 1}},
 };
 
 int chain_fixed_count(void)
@@ -47,7 +50,10 @@ static void random_channels(struct chain_case *s, struct rng *r)
 
     s->c = 8 * (int)rng_range(r, 1, many ? 40 : 14);
     s->m = s->groups = s->c;
-    if (rng_chance(r, 15)) { /* what few rows take */
+    if (rng_chance(r, 40)) { /* one group */
+        s->groups = 1;
+        s->m = 8 * (int)rng_range(r, 1, 17);
+    } else if (rng_chance(r, 20)) { /* what few rows take */
         s->groups = (int)rng_range(r, 1, 3);
         s->c = s->groups * (int)rng_range(r, 1, 9);
         s->m = s->groups * (int)rng_range(r, 1, 9);
