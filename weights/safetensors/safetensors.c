@@ -9,11 +9,7 @@
  * Metadata "infer.graph", the JSON of an architecture file, makes a network of
  * bare tensors (train's checkpoints have it).
  *
- * And model.safetensors.index.json, which names the files of a model that was
- * split into several; those of pytorch_model.bin.index.json are PyTorch's.
- *
- * Untrusted: the ranges of the tensors must tile the buffer exactly; shards
- * are opened only in the folder of the index.
+ * Untrusted: the ranges of the tensors must tile the buffer exactly.
  */
 #include "config.h"
 
@@ -23,22 +19,15 @@
 
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
-#include "kernels/base/json.h"
-#include "kernels/base/memory_size.h"
 #include "libinfer/graph/model_file.h"
 #include "libinfer/graph/model_layout.h"
 #include "weights/arch.h"
 #include "weights/bytes.h"
-#include "weights/external.h"
 #include "weights/numpy/numpy.h"
 #include "weights/safetensors/safetensors_header.h"
 #include "weights/weights.h"
 
-extern const struct weights_format weights_format_pytorch;
-
 #define MAX_HEADER ((uint64_t)100000000) /* as the reference reader */
-#define MAX_INDEX  ((size_t)64 << 20)
-#define MAX_SHARDS 10000
 #define ALIGN      8
 
 /* ---- probing ------------------------------------------------------- */
@@ -48,23 +37,11 @@ static bool is_space(unsigned char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static bool is_index(const struct blob *blob)
-{
-    size_t i = 0;
-
-    while (i < blob->bytes && i < 64 && is_space(blob->data[i]))
-        i++;
-    return i < blob->bytes && blob->data[i] == '{' &&
-           memmem(blob->data, blob->bytes, "\"weight_map\"", 12) != NULL;
-}
-
 static int probe(const struct weights_file *file)
 {
     const struct blob *blob = file->blob;
     size_t i;
 
-    if (is_index(blob))
-        return 90;
     if (blob->bytes < 9)
         return 0;
     for (i = 8; i < blob->bytes && i < 72 && is_space(blob->data[i]); i++)
@@ -270,146 +247,7 @@ static int read_one(struct blob *blob, struct infer_error *err,
     return rc;
 }
 
-/* ---- several files ------------------------------------------------- */
-
-static bool is_plain_name(const char *name)
-{
-    return name[0] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
-           !strpbrk(name, "/\\:") && strlen(name) < 256;
-}
-
-static int read_part(struct blob *blob, const char *name,
-                     struct infer_error *err, struct weights_import *out)
-{
-    static const struct weights_options bare = {.bare = true};
-    struct weights_file part = {.path = name, .blob = blob};
-
-    if (weights_format_pytorch.probe(&part) == 0)
-        return read_one(blob, err, out, NULL);
-    const int rc = weights_format_pytorch.read(&part, &bare, err, out);
-    if (rc == 0 && out->graph)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "a whole network, not a part of its tensors");
-    return rc;
-}
-
-/* Reads a shard from the folder of the index. */
-static int read_shard(const char *index_path, const char *name,
-                      struct infer_error *err, struct weights_import *out)
-{
-    const struct weights_location location = {name, strlen(name)};
-    struct blob *blob = NULL;
-    int rc;
-
-    if (!is_plain_name(name))
-        return error_set(err, INFER_EFORMAT,
-                         "shard '%s' is no plain file name: shards lie in the "
-                         "folder of their index",
-                         name);
-    rc = weights_external_read(index_path, location, memory_size() / 2, err,
-                               &blob);
-    if (rc == 0) {
-        out->bytes += blob->bytes;
-        rc = read_part(blob, name, err, out);
-        blob_unref(blob);
-    }
-    error_prefix(rc < 0 ? err : NULL, "shard '%s'", name);
-    return rc;
-}
-
-/* The names of the files that the map mentions, each once, sorted. */
-struct shards {
-    const char **name;
-    size_t count;
-};
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int list_shards(const cJSON *map, struct infer_error *err,
-                       struct shards *out)
-{
-    const cJSON *item;
-    size_t count = 0, i;
-
-    cJSON_ArrayForEach(item, map)
-    {
-        if (!cJSON_IsString(item))
-            return error_set(err, INFER_EFORMAT,
-                             "weight_map: '%s' names no file", item->string);
-        count++;
-    }
-    out->name = malloc((count + 1) * sizeof *out->name);
-    if (!out->name)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    i = 0;
-    cJSON_ArrayForEach(item, map) out->name[i++] = item->valuestring;
-    qsort(out->name, count, sizeof *out->name, by_text);
-    for (i = 0; i < count; i++)
-        if (i == 0 || strcmp(out->name[i], out->name[i - 1]) != 0)
-            out->name[out->count++] = out->name[i];
-    if (out->count > MAX_SHARDS)
-        return error_set(err, INFER_EFORMAT, "%zu shards (at most %d)",
-                         out->count, MAX_SHARDS);
-    return 0;
-}
-
-static int check_map(const cJSON *map, struct infer_error *err,
-                     const struct weights_import *out)
-{
-    const cJSON *item;
-    size_t count = 0;
-
-    cJSON_ArrayForEach(item, map)
-    {
-        count++;
-        if (!weights_dict_find(&out->dict, item->string))
-            return error_set(err, INFER_EFORMAT,
-                             "tensor '%s' of the index is in none of its "
-                             "shards",
-                             item->string);
-    }
-    if (count != out->dict.count)
-        return error_set(err, INFER_EFORMAT,
-                         "the shards hold %zu tensors, but the index names "
-                         "%zu",
-                         out->dict.count, count);
-    return 0;
-}
-
-static int read_index(struct weights_file *file, struct infer_error *err,
-                      struct weights_import *out)
-{
-    struct shards shards = {NULL, 0};
-    const cJSON *map;
-    cJSON *index = NULL;
-    size_t i;
-    int rc;
-
-    if (file->blob->bytes > MAX_INDEX)
-        return error_set(err, INFER_EFORMAT, "an index of %zu bytes",
-                         file->blob->bytes);
-    rc = json_parse((const char *)file->blob->data, file->blob->bytes, false,
-                    err, &index);
-    if (rc < 0)
-        return rc;
-    map = json_member(index, "weight_map");
-    if (!cJSON_IsObject(map))
-        rc = error_set(err, INFER_EFORMAT, "the index has no weight_map");
-    if (rc == 0)
-        rc = list_shards(map, err, &shards);
-    for (i = 0; rc == 0 && i < shards.count; i++)
-        rc = read_shard(file->path, shards.name[i], err, out);
-    if (rc == 0)
-        rc = check_map(map, err, out);
-    snprintf(out->detail, sizeof out->detail, "%zu tensors in %zu shards",
-             out->dict.count, shards.count);
-    free(shards.name);
-    cJSON_Delete(index);
-    return rc;
-}
+/* ---- the format ---------------------------------------------------- */
 
 /* Weights that bring their network along, as train's checkpoints do. */
 static int read_described(const char *text, struct infer_error *err,
@@ -433,8 +271,6 @@ static int read(struct weights_file *file,
     char *graph = NULL;
     int rc;
 
-    if (is_index(file->blob))
-        return read_index(file, err, out);
     rc = read_one(file->blob, err, out, &graph);
     if (rc == 0 && graph && !options->arch && !options->bare)
         rc = read_described(graph, err, out);
@@ -444,7 +280,7 @@ static int read(struct weights_file *file,
 
 const struct weights_format weights_format_safetensors = {
     .name = "safetensors",
-    .description = "safetensors (.safetensors, or the index of shards)",
+    .description = "safetensors (.safetensors)",
     .probe = probe,
     .read = read,
 };
