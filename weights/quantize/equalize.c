@@ -26,32 +26,36 @@ struct equalizer {
 
 /* ---- pairs --------------------------------------------------------- */
 
-/* A value is read once, and by nothing else than a node. */
-static bool is_read_once(const struct graph *g, int value)
+/* How often each value is read, by nodes and as an output of the network. */
+static int *count_reads(const struct graph *g)
 {
-    int reads = graph_is_output(g, value);
+    int *reads = calloc((size_t)g->n_values + 1, sizeof *reads);
 
-    for (int i = 0; i < g->n_nodes; i++)
+    for (int i = 0; reads && i < g->n_nodes; i++)
         for (int k = 0; g->node[i].op != GRAPH_NONE && k < g->node[i].n_in; k++)
-            reads += g->node[i].in[k] == value;
-    return reads == 1;
+            if (g->node[i].in[k] >= 0)
+                reads[g->node[i].in[k]]++;
+    for (int i = 0; reads && i < g->n_outputs; i++)
+        reads[g->output[i]]++;
+    return reads;
 }
 
 /* Constant floats that one node reads: they may be changed. */
-static bool is_own(const struct graph *g, int value)
+static bool is_own(const struct graph *g, const int *reads, int value)
 {
     const struct constant *c = g->value[value].data;
 
-    return c && c->data && scalar_is_float(c->dtype) && is_read_once(g, value);
+    return c && c->data && scalar_is_float(c->dtype) && reads[value] == 1;
 }
 
-static bool is_layer(const struct graph *g, const struct graph_node *n)
+static bool is_layer(const struct graph *g, const int *reads,
+                     const struct graph_node *n)
 {
     const int rank = g->value[n->in[X]].rank;
 
     return ((n->op == GRAPH_CONV && rank >= 3) ||
             (n->op == GRAPH_DENSE && rank == 2)) &&
-           is_own(g, n->in[W]);
+           is_own(g, reads, n->in[W]);
 }
 
 /* f(t x) = t f(x) for t > 0, up to an upper limit (INFINITY: none). */
@@ -64,24 +68,25 @@ static bool is_homogeneous(const struct kern_unary *f, double *limit)
 }
 
 /* The first layer of a pair whose second reads `value`, or -1. */
-static int find_first(const struct graph *g, int value, double *limit)
+static int find_first(const struct graph *g, const int *reads, int value,
+                      double *limit)
 {
     const int at = g->value[value].producer;
     const struct graph_node *a = at >= 0 ? &g->node[at] : NULL;
     int residual;
 
     if (!a || (a->op != GRAPH_CONV && a->op != GRAPH_DENSE) ||
-        !is_layer(g, a) || !is_read_once(g, value) ||
+        !is_layer(g, reads, a) || reads[value] != 1 ||
         !is_homogeneous(&a->epilogue.act, limit))
         return -1;
     residual = graph_op_info(a->op)->max_in;
     if ((a->n_in > residual && a->in[residual] >= 0) ||
-        (a->n_in > BIAS && a->in[BIAS] >= 0 && !is_own(g, a->in[BIAS])))
+        (a->n_in > BIAS && a->in[BIAS] >= 0 && !is_own(g, reads, a->in[BIAS])))
         return -1;
     return at;
 }
 
-static void find_pairs(struct equalizer *e)
+static void find_pairs(struct equalizer *e, const int *reads)
 {
     const struct graph *g = e->g;
 
@@ -90,8 +95,9 @@ static void find_pairs(struct equalizer *e)
         double limit;
         int a;
 
-        if ((b->op != GRAPH_CONV && b->op != GRAPH_DENSE) || !is_layer(g, b) ||
-            (a = find_first(g, b->in[X], &limit)) < 0)
+        if ((b->op != GRAPH_CONV && b->op != GRAPH_DENSE) ||
+            !is_layer(g, reads, b) ||
+            (a = find_first(g, reads, b->in[X], &limit)) < 0)
             continue;
         e->first[e->n] = a;
         e->second[e->n] = i;
@@ -108,6 +114,7 @@ int equalizer_open(const struct graph *g, struct infer_error *err,
 {
     const size_t n = (size_t)g->n_nodes + 1;
     struct equalizer *e = calloc(1, sizeof *e);
+    int *reads;
 
     if (!e)
         return error_set(err, INFER_EMEMORY, "out of memory");
@@ -117,11 +124,15 @@ int equalizer_open(const struct graph *g, struct infer_error *err,
     e->first = calloc(n, sizeof *e->first);
     e->second = calloc(n, sizeof *e->second);
     e->value = calloc(n, sizeof *e->value);
-    if (!e->pair || !e->range || !e->first || !e->second || !e->value) {
+    reads = count_reads(g);
+    if (!e->pair || !e->range || !e->first || !e->second || !e->value ||
+        !reads) {
+        free(reads);
         equalizer_close(e);
         return error_set(err, INFER_EMEMORY, "out of memory");
     }
-    find_pairs(e);
+    find_pairs(e, reads);
+    free(reads);
     *out = e;
     return INFER_OK;
 }
