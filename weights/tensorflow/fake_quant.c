@@ -9,18 +9,19 @@
 #include "weights/onnx/composed/compose.h"
 #include "weights/tensorflow/tensorflow.h"
 
-/* The grid of one range, computed in floats as TensorFlow does. */
-struct grid {
+/* The quantisation levels of one range, computed in floats as TensorFlow does.
+ */
+struct levels {
     float low, high, inverse, zero, scale;
 };
 
-static bool make_grid(float min, float max, float least, float most,
-                      struct grid *g)
+static bool make_levels(float min, float max, float least, float most,
+                        struct levels *g)
 {
     float zero, nudged;
 
     if (min == 0 && max == 0) { /* everything becomes 0 */
-        *g = (struct grid){0, 0, 1, 0, 1};
+        *g = (struct levels){0, 0, 1, 0, 1};
         return true;
     }
     if (!isfinite(min) || !isfinite(max) || !(min < max))
@@ -79,12 +80,12 @@ int tf_fake_quant(struct onnx_import *im)
     for (int k = 0; k < 5; k++)
         value[k] = compose_floats(im, 1, &n, &part[k]);
     for (int64_t i = 0; i < n && im->rc == 0; i++) {
-        struct grid g;
+        struct levels g;
         float min, max;
 
         if (read_range(im, param > 0, i, &min, &max) < 0)
             return im->rc;
-        if (!make_grid(min, max, (float)narrow, (float)((1 << bits) - 1), &g))
+        if (!make_levels(min, max, (float)narrow, (float)((1 << bits) - 1), &g))
             return onnx_fail(im, INFER_EFORMAT, "a range from %g to %g",
                              (double)min, (double)max);
         part[0][i] = g.low;

@@ -14,10 +14,10 @@
 #include "weights/protobuf/protobuf.h"
 
 /* What a graph may hold after its functions are expanded. */
-#define TF_MAX_NODES  (1 << 17)
-#define TF_MAX_EDGES  (1 << 20)
-#define TF_MAX_DEPTH  32   /* of calls of functions */
-#define TF_MAX_ROUNDS 4096 /* of a loop */
+#define TF_MAX_NODES      (1 << 17)
+#define TF_MAX_EDGES      (1 << 20)
+#define TF_MAX_DEPTH      32   /* of calls of functions */
+#define TF_MAX_ITERATIONS 4096 /* of a loop */
 /* Of a function.  What saves the variables has an argument for each. */
 #define TF_MAX_ARGS    16384
 #define TF_MAX_RESULTS 1024
@@ -61,11 +61,11 @@ struct tf_graph {
     int n_functions;
     struct tf_names names; /* of the outermost graph */
     struct onnx_arena arena;
-    size_t made;      /* bytes of names made */
-    uint64_t scanned; /* bytes of functions read so far */
-    int64_t producer; /* version of GraphDef */
-    int n_expanded;   /* calls */
-    int looked_at;    /* nodes, for the conditions of loops */
+    size_t made;        /* bytes of names made */
+    uint64_t scanned;   /* bytes of functions read so far */
+    int64_t producer;   /* version of GraphDef */
+    int n_expanded;     /* calls */
+    uint64_t looked_at; /* bytes of nodes, for the conditions of loops */
 };
 
 bool tf_same(struct pb_span a, struct pb_span b);
@@ -127,14 +127,15 @@ int tf_expand_function(struct tf_graph *g, int node, struct pb_span name,
 /* Name of the function that an attribute of a node holds. */
 int tf_function_of(const struct tf_graph *g, int node, const char *attr,
                    struct infer_error *err, struct pb_span *out);
-/* Replaces a loop by as many copies of its body as it has rounds; leaves it
- * where their number is not known, or too large (loops.c). */
+/* True where op is a loop (While). */
 bool tf_is_loop(struct pb_span op);
+/* Replaces a loop by as many copies of its body as it has iterations; leaves it
+ * where their number is not known, or too large (loops.c). */
+int tf_expand_loop(struct tf_graph *g, int node, int depth,
+                   struct infer_error *err);
 /* Input i of a node, a small constant, as at most TF_MAX_LIST integers. */
 #define TF_MAX_LIST 8
 bool tf_input_ints(struct tf_graph *g, int node, int i, int64_t *out, int *n);
-int tf_expand_loop(struct tf_graph *g, int node, int depth,
-                   struct infer_error *err);
 /* True where a node calls a function; its name in *out. */
 int tf_called(const struct tf_graph *g, int node, struct infer_error *err,
               struct pb_span *out);

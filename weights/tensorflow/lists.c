@@ -14,12 +14,12 @@
 #include "weights/tensorflow/tensorflow.h"
 
 /* Changes of one list: each read walks back over them. */
-#define MAX_CHANGES (2 * TF_MAX_ROUNDS)
+#define MAX_CHANGES (2 * TF_MAX_ITERATIONS)
 
 /* A version of a list. */
 struct tf_list {
     struct tf_list *before; /* NULL: the first one */
-    int64_t count;          /* -1: as many as `item` has along axis 0 */
+    int64_t count;          /* of items; -1: depends on a free size */
     int64_t at;             /* the item that was set */
     int changes;
     struct pb_span item; /* the item; of the first version all, or empty */
@@ -62,6 +62,28 @@ static int list_out(struct onnx_import *im, struct tf_list version)
     return 0;
 }
 
+static int check_count(struct onnx_import *im, int64_t count)
+{
+    if (im->rc == 0 && (count < 0 || count > TF_MAX_ITERATIONS))
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "%lld items; at most %d are supported",
+                         (long long)count, TF_MAX_ITERATIONS);
+    return im->rc;
+}
+
+/* Of a free number of items any may be there. */
+static bool has_item(const struct tf_list *l, int64_t at)
+{
+    return at >= 0 && (l->count < 0 || at < l->count);
+}
+
+static int not_there(struct onnx_import *im, int64_t at,
+                     const struct tf_list *l)
+{
+    return onnx_fail(im, INFER_EFORMAT, "item %lld of a list of %lld",
+                     (long long)at, (long long)l->count);
+}
+
 static void ignore_types(struct onnx_import *im)
 {
     onnx_ignore(im, "element_dtype");
@@ -77,10 +99,7 @@ int tf_list_reserve(struct onnx_import *im)
     onnx_arity(im, 2, 2);
     ignore_types(im);
     tf_axis(im, 1, &count);
-    if (im->rc == 0 && (count < 0 || count > TF_MAX_ROUNDS))
-        onnx_fail(im, INFER_EUNSUPPORTED,
-                  "%lld items; at most %d are supported", (long long)count,
-                  TF_MAX_ROUNDS);
+    check_count(im, count);
     return list_out(im, (struct tf_list){.count = count});
 }
 
@@ -88,38 +107,46 @@ int tf_list_reserve(struct onnx_import *im)
 int tf_list_from_tensor(struct onnx_import *im)
 {
     struct graph_type t;
+    int64_t count = 0;
 
     onnx_arity(im, 2, 2);
     ignore_types(im);
-    if (onnx_input_type(im, 0, 0, &t) == 0 && t.rank < 1)
-        onnx_fail(im, INFER_EFORMAT, "a scalar has no items");
-    return list_out(im, (struct tf_list){.count = -1, .item = im->node->in[0]});
+    for (int probe = 0; probe < im->probes && im->rc == 0; probe++) {
+        if (onnx_input_type(im, 0, probe, &t) == 0 && t.rank < 1)
+            onnx_fail(im, INFER_EFORMAT, "a scalar has no items");
+        else if (im->rc == 0)
+            count = probe == 0 || count == t.dim[0] ? t.dim[0] : -1;
+    }
+    return list_out(im,
+                    (struct tf_list){.count = count, .item = im->node->in[0]});
 }
 
 /* TensorListSetItem(list, index, item) */
 int tf_list_set(struct onnx_import *im)
 {
     const struct tf_list *l;
-    int64_t at = 0;
+    int64_t at = 0, resize = 0;
 
     onnx_arity(im, 3, 3);
     ignore_types(im);
-    onnx_ignore(im, "resize_if_index_out_of_bounds");
+    onnx_int(im, "resize_if_index_out_of_bounds", 0, 1, &resize);
     l = list_in(im, 0);
     tf_axis(im, 1, &at);
     if (im->rc < 0)
         return im->rc;
-    if (at < 0 || (l->count >= 0 && at >= l->count))
-        return onnx_fail(im, INFER_EFORMAT, "item %lld of a list of %lld",
-                         (long long)at, (long long)l->count);
+    if (!has_item(l, at) && (at < 0 || !resize))
+        return not_there(im, at, l);
+    if (!has_item(l, at) && check_count(im, at + 1) < 0)
+        return im->rc;
     if (l->changes == MAX_CHANGES)
         return onnx_fail(im, INFER_EUNSUPPORTED, "a list that changes %d times",
                          MAX_CHANGES);
-    return list_out(im, (struct tf_list){.before = (struct tf_list *)l,
-                                         .count = l->count,
-                                         .at = at,
-                                         .changes = l->changes + 1,
-                                         .item = im->node->in[2]});
+    return list_out(
+        im, (struct tf_list){.before = (struct tf_list *)l,
+                             .count = has_item(l, at) ? l->count : at + 1,
+                             .at = at,
+                             .changes = l->changes + 1,
+                             .item = im->node->in[2]});
 }
 
 /* Item `at` of the tensor that a list was made from. */
@@ -152,11 +179,13 @@ int tf_list_get(struct onnx_import *im)
     tf_axis(im, 1, &at);
     if (im->rc < 0)
         return im->rc;
+    if (!has_item(l, at))
+        return not_there(im, at, l);
     while (l->before && l->at != at)
         l = l->before;
     if (l->before)
         return tf_last(im, "Identity", &l->item, 1, NULL, 0);
-    if (!l->item.bytes)
+    if (!l->item.bytes || !has_item(l, at))
         return not_set(im, at);
     part(im, l->item, at, im->node->out[0]);
     return im->rc;
@@ -182,7 +211,7 @@ static int stack_items(struct onnx_import *im, const struct tf_list *l,
     for (int64_t i = 0; i < count && im->rc == 0; i++) {
         char word[32];
 
-        if (!item[i].bytes && !l->item.bytes)
+        if (!item[i].bytes && (!l->item.bytes || i >= l->count))
             return not_set(im, i);
         snprintf(word, sizeof word, "item%lld", (long long)i);
         in[0] =
@@ -197,28 +226,20 @@ static int stack_items(struct onnx_import *im, const struct tf_list *l,
 /* TensorListStack(list, element_shape) */
 int tf_list_stack(struct onnx_import *im)
 {
-    const struct tf_list *l, *first;
-    struct graph_type t;
-    int64_t count;
+    const struct tf_list *l;
 
     onnx_arity(im, 2, 2);
     ignore_types(im);
-    l = first = list_in(im, 0);
+    l = list_in(im, 0);
     if (im->rc < 0)
         return im->rc;
-    while (first->before)
-        first = first->before;
-    if (first == l && l->item.bytes)
+    if (!l->before && l->item.bytes)
         return tf_last(im, "Identity", &l->item, 1, NULL, 0);
-    count = first->count;
-    if (first->item.bytes) {
-        if (onnx_named_type(im, first->item, 0, &t) < 0)
-            return im->rc;
-        count = t.dim[0];
-    }
-    if (count < 1 || count > TF_MAX_ROUNDS)
+    if (l->count < 1)
         return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "a list of %lld items; 1 to %d are supported",
-                         (long long)count, TF_MAX_ROUNDS);
-    return stack_items(im, l, count);
+                         l->count == 0 ? "an empty list as a tensor"
+                                       : "a list of a free number of items");
+    if (check_count(im, l->count) < 0)
+        return im->rc;
+    return stack_items(im, l, l->count);
 }

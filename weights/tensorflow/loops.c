@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * While loops whose number of rounds the file tells, written out: the body is
- * expanded once a round, each round's results are the next one's arguments.
+ * While loops whose number of iterations the file tells, written out: the body
+ * is expanded once an iteration, whose results are the next one's arguments.
  * Keras' recurrent layers are such loops over time steps.
  *
  * The condition is a function of the loop's variables.  It is expanded as well
- * in each round and evaluated on what is known of them: counters that begin
+ * in each iteration and evaluated on what is known of them: counters that begin
  * with a constant, bounds that are constants or sizes of inputs.
  */
 #include <stdio.h>
@@ -16,15 +16,19 @@
 #include "kernels/base/error.h"
 #include "weights/tensorflow/tensorflow.h"
 
-/* Nodes that the conditions of a file may look at, all together. */
-#define MAX_LOOKED_AT (1 << 22)
+/* Bytes of nodes that the conditions of a file may read, all together; a node
+ * is read again in each iteration (about a second). */
+#define MAX_LOOKED_AT ((uint64_t)1 << 29)
+/* Bytes of a node that is read: name, inputs, attributes, at most a small list
+ * of integers.  Larger ones are weights. */
+#define MAX_NODE 8192
 /* From a node to those it is computed from. */
 #define MAX_CHAIN 64
 /* Elements of a constant that is looked at: an order of axes. */
 #define MAX_LIST TF_MAX_LIST
 
 struct loop {
-    struct tf_edge *edge; /* the variables before the next round */
+    struct tf_edge *edge; /* the variables before the next iteration */
     struct tf_edge *next;
     int64_t *value; /* of those that are known */
     bool *known;
@@ -107,14 +111,23 @@ static bool tensor_ints(const struct tf_graph *g, struct pb_span tensor,
            add_content(content, type == TF_INT32 ? 4 : 8, out, n);
 }
 
+/* True where a node may be read: it is small, and there is work left. */
+static bool look_at(struct tf_graph *g, int node)
+{
+    const size_t bytes = g->node[node].message.bytes;
+
+    g->looked_at += bytes <= MAX_NODE ? bytes + 1 : 1;
+    return bytes <= MAX_NODE && g->looked_at <= MAX_LOOKED_AT;
+}
+
 /* The integers of a small Const. */
-static bool const_ints(const struct tf_graph *g, int node, int64_t *out, int *n)
+static bool const_ints(struct tf_graph *g, int node, int64_t *out, int *n)
 {
     struct pb_span value, tensor = {NULL, 0};
     struct pb_reader r;
     struct pb_field f;
 
-    if (!pb_span_is(g->node[node].op, "Const") ||
+    if (!pb_span_is(g->node[node].op, "Const") || !look_at(g, node) ||
         tf_attr_span(g, node, "value", NULL, &value) < 0)
         return false;
     r = tf_reader(g, value);
@@ -135,7 +148,7 @@ bool tf_input_ints(struct tf_graph *g, int node, int i, int64_t *out, int *n)
 }
 
 /* Dimension `axis` of a placeholder, where it is fixed. */
-static bool placeholder_size(const struct tf_graph *g, int node, int64_t axis,
+static bool placeholder_size(struct tf_graph *g, int node, int64_t axis,
                              int64_t *out)
 {
     int64_t dim[INFER_MAX_RANK];
@@ -144,7 +157,7 @@ static bool placeholder_size(const struct tf_graph *g, int node, int64_t axis,
     struct pb_field f;
     int rank = -1;
 
-    if (tf_attr_span(g, node, "shape", NULL, &value) < 0)
+    if (!look_at(g, node) || tf_attr_span(g, node, "shape", NULL, &value) < 0)
         return false;
     r = tf_reader(g, value);
     while (pb_next(&r, &f, NULL) > 0)
@@ -200,7 +213,7 @@ static bool sliced_size(struct tf_graph *g, int node, int64_t *out)
     int n;
 
     return tf_input(g, node, 0, NULL, &e) == 0 && e.port == 0 &&
-           pb_span_is(g->node[e.node].op, "Shape") &&
+           pb_span_is(g->node[e.node].op, "Shape") && look_at(g, node) &&
            tf_input_ints(g, node, 1, begin, &n) && n == 1 &&
            tf_attr_int(g, node, "shrink_axis_mask", &shrink, &found, NULL) ==
                0 &&
@@ -284,7 +297,8 @@ static bool scalar(struct tf_graph *g, const struct loop *l, struct tf_edge e,
     enum sum kind;
     int n;
 
-    if (depth > MAX_CHAIN || g->looked_at++ > MAX_LOOKED_AT ||
+    g->looked_at += (uint64_t)l->n + 1; /* variables to compare with */
+    if (depth > MAX_CHAIN || g->looked_at > MAX_LOOKED_AT ||
         tf_resolve(g, e, NULL, &e) < 0 || e.port != 0)
         return false;
     for (int i = 0; i < l->n; i++)
@@ -316,17 +330,18 @@ static bool scalar(struct tf_graph *g, const struct loop *l, struct tf_edge e,
            scalar(g, l, b, depth + 1, &y) && compute(kind, x[0], y, out);
 }
 
-/* ---- rounds -------------------------------------------------------- */
+/* ---- iterations ---------------------------------------------------- */
 
 /* A call of a function with the loop's variables; its node. */
 static int add_call(struct tf_graph *g, int node, const struct loop *l,
-                    const char *word, int round, struct infer_error *err,
+                    const char *word, int iteration, struct infer_error *err,
                     int *out)
 {
     const struct pb_span name = g->node[node].name;
     struct tf_node call = {.n_in = l->n, .first = g->n_edges};
     char text[32];
-    const size_t n = (size_t)snprintf(text, sizeof text, "/%s%d", word, round);
+    const size_t n =
+        (size_t)snprintf(text, sizeof text, "/%s%d", word, iteration);
     unsigned char *p;
     int rc = 0;
 
@@ -351,13 +366,13 @@ static int add_call(struct tf_graph *g, int node, const struct loop *l,
     return rc < 0 ? rc : 0;
 }
 
-/* What one round makes of the variables. */
-static int one_round(struct tf_graph *g, int node, struct loop *l,
-                     struct pb_span body, int round, int depth,
-                     struct infer_error *err)
+/* What one iteration makes of the variables. */
+static int iterate(struct tf_graph *g, int node, struct loop *l,
+                   struct pb_span body, int iteration, int depth,
+                   struct infer_error *err)
 {
     struct tf_edge *swap;
-    int call, rc = add_call(g, node, l, "round", round, err, &call);
+    int call, rc = add_call(g, node, l, "round", iteration, err, &call);
 
     if (rc == 0)
         rc = tf_expand_function(g, call, body, depth, err);
@@ -369,7 +384,7 @@ static int one_round(struct tf_graph *g, int node, struct loop *l,
         rc = tf_input(g, call, i, err, &l->next[i]);
     if (rc < 0)
         return rc;
-    /* All are evaluated on the variables before the round. */
+    /* All are evaluated on the variables before the iteration. */
     int64_t *value = malloc((size_t)l->n * sizeof *value);
     bool *known = calloc((size_t)l->n, sizeof *known);
     if (value && known) {
@@ -388,14 +403,14 @@ static int one_round(struct tf_graph *g, int node, struct loop *l,
     return rc;
 }
 
-/* 1: another round, 0: none, *unknown set where nothing tells. */
+/* 1: another iteration, 0: none, *unknown set where nothing tells. */
 static int ask(struct tf_graph *g, int node, const struct loop *l,
-               struct pb_span condition, int round, int depth,
+               struct pb_span condition, int iteration, int depth,
                struct infer_error *err, bool *unknown)
 {
     struct tf_edge e;
     int64_t more = 0;
-    int call, rc = add_call(g, node, l, "condition", round, err, &call);
+    int call, rc = add_call(g, node, l, "condition", iteration, err, &call);
 
     if (rc == 0)
         rc = tf_expand_function(g, call, condition, depth, err);
@@ -428,7 +443,7 @@ static int write_out(struct tf_graph *g, int node, struct loop *l, int depth,
 {
     struct pb_span condition, body;
     bool unknown = false;
-    int rc = tf_function_of(g, node, "cond", err, &condition), round;
+    int rc = tf_function_of(g, node, "cond", err, &condition);
 
     if (rc == 0)
         rc = tf_function_of(g, node, "body", err, &body);
@@ -438,14 +453,14 @@ static int write_out(struct tf_graph *g, int node, struct loop *l, int depth,
             l->known[i] =
                 scalar(g, &(struct loop){.n = 0}, l->edge[i], 0, &l->value[i]);
     }
-    for (round = 0; rc == 0; round++) {
-        rc = ask(g, node, l, condition, round, depth, err, &unknown);
+    for (int k = 0; rc == 0; k++) {
+        rc = ask(g, node, l, condition, k, depth, err, &unknown);
         if (rc <= 0 || unknown)
             break;
         /* What is left is refused where it is imported. */
-        if (round == TF_MAX_ROUNDS)
+        if (k == TF_MAX_ITERATIONS)
             return 0;
-        rc = one_round(g, node, l, body, round, depth, err);
+        rc = iterate(g, node, l, body, k, depth, err);
     }
     if (rc < 0 || unknown)
         return rc < 0 ? rc : 0;
@@ -484,7 +499,7 @@ int tf_expand_loop(struct tf_graph *g, int node, int depth,
 int tf_loop(struct onnx_import *im)
 {
     return onnx_fail(im, INFER_EUNSUPPORTED,
-                     "a loop whose number of rounds (at most %d) the file does "
-                     "not tell",
-                     TF_MAX_ROUNDS);
+                     "a loop whose number of iterations (at most %d) the file "
+                     "does not tell",
+                     TF_MAX_ITERATIONS);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * WHILE: the operators of the body are imported once a round, as long as the
- * condition can be computed while importing.  Keras' recurrent layers become
- * such loops over time steps.
+ * WHILE: the operators of the body are imported once an iteration, as long as
+ * the condition can be computed while importing.  Keras' recurrent layers
+ * become such loops over time steps.
  *
  * A network of the file is a list of tensors and a list of operators over them.
- * Each round has values of its own for the tensors of the body; those of its
- * constants go from one round to the next, so that rounds share weights.
+ * Each iteration has values of its own for the tensors of the body; those of
+ * its constants go from one to the next, so that iterations share weights.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +16,14 @@
 #include "kernels/base/scalar.h"
 #include "weights/tflite/tflite.h"
 
-/* Rounds of all loops of a file, and loops in loops. */
-#define MAX_ROUNDS 4096
-#define MAX_NESTED 4
-/* Operators in the rounds of all loops. */
+/* Iterations of all loops of a file, and loops in loops. */
+#define MAX_ITERATIONS 4096
+#define MAX_NESTED     4
+/* Operators in the iterations of all loops. */
 #define MAX_LOOPED (1 << 17)
+/* Tensors in the iterations of all loops: each has a value, which is made and
+ * dropped. */
+#define MAX_LOOPED_VALUES ((int64_t)1 << 24)
 /* Variables of a loop. */
 #define MAX_STATES 64
 
@@ -219,11 +222,11 @@ static void import_all(struct tflite_import *im)
     }
 }
 
-/* ---- rounds -------------------------------------------------------- */
+/* ---- iterations ---------------------------------------------------- */
 
 struct body {
     int graph;
-    struct tflite_value *value; /* between rounds: constants alone */
+    struct tflite_value *value; /* between iterations: constants alone */
     int n_values;
     bool selected;
 };
@@ -248,11 +251,17 @@ static bool begin(struct tflite_import *im, struct body *b,
     b->selected = enter(im, b->graph, o);
     if (!b->selected)
         return false;
-    if (make_values(im, b)) {
-        im->value = b->value;
-        set_inputs(im, s);
-        import_all(im);
+    if (!make_values(im, b))
+        return false;
+    im->value = b->value;
+    im->looped_values += im->n_values;
+    if (im->looped_values > MAX_LOOPED_VALUES) {
+        tflite_fail(im, INFER_EUNSUPPORTED, "loops of more than %lld tensors",
+                    (long long)MAX_LOOPED_VALUES);
+        return false;
     }
+    set_inputs(im, s);
+    import_all(im);
     return im->status == 0;
 }
 
@@ -272,7 +281,7 @@ static void drop_body(struct body *b)
     free(b->value);
 }
 
-/* Whether there is another round. */
+/* Whether there is another iteration. */
 static bool ask(struct tflite_import *im, struct body *condition,
                 const struct states *s)
 {
@@ -291,8 +300,9 @@ static bool ask(struct tflite_import *im, struct body *condition,
                               scalar_load_i64(c->dtype, c->data, 0) != 0;
 
             if (!c || constant_count(c) != 1 || (p > 0 && here != more)) {
-                tflite_fail(im, INFER_EUNSUPPORTED,
-                            "a loop whose number of rounds depends on data");
+                tflite_fail(
+                    im, INFER_EUNSUPPORTED,
+                    "a loop whose number of iterations depends on data");
                 break;
             }
             more = here;
@@ -303,8 +313,8 @@ static bool ask(struct tflite_import *im, struct body *condition,
     return more && im->status == 0;
 }
 
-static void one_round(struct tflite_import *im, struct body *body,
-                      struct states *s)
+static void iterate(struct tflite_import *im, struct body *body,
+                    struct states *s)
 {
     struct states *next = calloc(1, sizeof *next);
     struct outer o;
@@ -409,11 +419,11 @@ void tflite_import_while(struct tflite_import *im, int param)
         start(im, s);
     im->nested++;
     while (im->status == 0 && ask(im, &condition, s)) {
-        if (++im->rounds > MAX_ROUNDS)
-            tflite_fail(im, INFER_EUNSUPPORTED, "loops of more than %d rounds",
-                        MAX_ROUNDS);
+        if (++im->iterations > MAX_ITERATIONS)
+            tflite_fail(im, INFER_EUNSUPPORTED,
+                        "loops of more than %d iterations", MAX_ITERATIONS);
         else
-            one_round(im, &body, s);
+            iterate(im, &body, s);
     }
     im->nested--;
     drop_body(&condition);

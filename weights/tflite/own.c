@@ -6,7 +6,7 @@
 #include "kernels/base/error.h"
 #include "weights/tflite/tflite.h"
 
-/* Tensors of all networks of a file. */
+/* Constant tensors of all networks of a file. */
 #define MAX_EXTENTS ((size_t)1 << 20)
 
 struct extent {
@@ -46,11 +46,12 @@ static size_t collect(struct tflite_model *m, bool outermost, struct extent *e)
     return n;
 }
 
-/* The extents of all networks of the file; to be freed. */
-static struct extent *collect_all(struct tflite_model *m, size_t *n)
+/* The extents of all networks of the file; *out is to be freed, after a failure
+ * as well. */
+static int collect_all(struct tflite_model *m, struct infer_error *err,
+                       struct extent **out, size_t *n)
 {
-    struct extent *e = NULL;
-
+    *out = NULL;
     *n = 0;
     for (size_t k = m->graphs.count; k-- > 0;) {
         struct infer_error fault;
@@ -58,33 +59,40 @@ static struct extent *collect_all(struct tflite_model *m, size_t *n)
 
         if (tflite_model_select(m, (int)k, &fault) < 0)
             continue;
-        p = realloc(e, (*n + m->tensors.count + 1) * sizeof *e);
-        if (!p || *n > MAX_EXTENTS) {
-            free(p ? p : e);
-            return NULL;
-        }
-        e = p;
-        *n += collect(m, k == 0, e + *n);
+        if (*n > MAX_EXTENTS)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "more than %zu constant tensors in %zu networks",
+                             MAX_EXTENTS, m->graphs.count);
+        p = realloc(*out, (*n + m->tensors.count + 1) * sizeof **out);
+        if (!p)
+            return error_set(err, INFER_EMEMORY,
+                             "no memory for the tensors of %zu networks",
+                             m->graphs.count);
+        *out = p;
+        *n += collect(m, k == 0, *out + *n);
     }
-    return e;
+    return 0;
 }
 
 int tflite_model_find_own(struct tflite_model *m, struct infer_error *err)
 {
     const struct fb file = m->file;
     const unsigned char *reach = NULL;
+    struct extent *e;
     size_t n;
-    struct extent *e = collect_all(m, &n);
+    int rc = collect_all(m, err, &e, &n);
 
     m->file = file; /* damage of what nobody needs is no matter */
-    m->own = calloc(m->tensors.count + 1, 1);
-    if (!e || !m->own) {
+    m->own = rc == 0 ? calloc(m->tensors.count + 1, 1) : NULL;
+    if (rc == 0 && !m->own)
+        rc = error_set(err, INFER_EMEMORY, "no memory for %zu tensors",
+                       m->tensors.count);
+    if (rc < 0) {
         free(e);
-        return error_set(err, INFER_EMEMORY,
-                         "no memory for the tensors of %zu networks",
-                         m->graphs.count);
+        return rc;
     }
-    qsort(e, n, sizeof *e, compare);
+    if (n > 0)
+        qsort(e, n, sizeof *e, compare);
     for (size_t i = 0; i < n; i++) {
         const bool before = i > 0 && reach > e[i].begin;
         const bool after = i + 1 < n && e[i + 1].begin < e[i].end;

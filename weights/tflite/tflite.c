@@ -631,9 +631,9 @@ static int read_tflite(struct weights_file *file,
     rc = tflite_model_open(file->blob, err, &m);
     if (rc < 0)
         return rc;
+    rc = tflite_model_find_own(&m, err);
     /* Most files state a batch of 1 and mean any.  Where that reading does not
      * work out, the batch stays as it is stated. */
-    rc = tflite_model_find_own(&m, err);
     if (rc == 0)
         rc = attempt(&m, options, true, err, &freed, &out->graph);
     else

@@ -10,7 +10,7 @@
  *   value.c        tensors on the way: constants, shapes, orders of axes
  *   emit.c         nodes of the graph and their shapes
  *   fold.c         operators of constants, computed while importing
- *   loop.c         WHILE, round by round
+ *   loop.c         WHILE, iteration by iteration
  *   quant.c        numbers of eight and sixteen bits
  *   the rest       one function an operator, listed in ops.def
  *
@@ -178,8 +178,9 @@ struct tflite_import {
     struct graph_type (*type)[TFLITE_PROBES]; /* by value of the graph */
     int types_capacity;
     size_t constant_bytes, max_constant_bytes; /* made so far; limit */
-    int folds;                  /* operators that were computed */
-    int rounds, nested, looped; /* of loops; operators in them */
+    int folds;                      /* operators that were computed */
+    int iterations, nested, looped; /* of loops; operators in them */
+    int64_t looped_values;          /* tensors of loops, in each iteration */
     bool folding; /* one is being computed, in a graph of its own */
 
     /* The operator being imported. */

@@ -103,4 +103,24 @@ static inline void def_floats(struct pb_message *graph, const char *name,
     pb_nested(graph, 1, &node);
 }
 
+/* A Const of 32-bit integers in the nodes of `field`: GraphDef's 1,
+ * FunctionDef's
+ * 3.  The last of n values stands for those that are not given; none: 0. */
+static inline void def_int32s(struct pb_message *to, unsigned field,
+                              const char *name, int rank, const int64_t *dim,
+                              const int *value, int n)
+{
+    struct pb_message node = def_node(name, "Const", NULL, NULL);
+    struct pb_message shape = def_shape(rank, dim), tensor = {0}, attr = {0};
+
+    pb_int(&tensor, 1, 3);
+    pb_nested(&tensor, 2, &shape);
+    for (int i = 0; i < n; i++)
+        pb_int(&tensor, 7, value[i]);
+    pb_nested(&attr, 8, &tensor);
+    def_attr(&node, "value", &attr);
+    def_type(&node, "dtype", 3);
+    pb_nested(to, field, &node);
+}
+
 #endif

@@ -9,73 +9,16 @@
 #include <stdbool.h>
 #include <unistd.h>
 
+#include "tests/unit/weights/tensorflow/graphdef_reader.h"
 #include "tests/unit/weights/tensorflow/graphdef_writer.h"
 #include "tests/unit/weights/keras_run.h"
 #include "weights/tensorflow/tensorflow.h"
 
 extern const struct weights_format weights_format_onnx;
-extern const struct weights_format weights_format_tensorflow;
 
 #define SEED SOURCE_DIR "/tests/data/seed_graph"
 
 /* ---- reading ------------------------------------------------------- */
-
-/* The format row on bytes in memory, without a file. */
-static int read_bytes(const void *data, size_t bytes, struct graph **out,
-                      struct infer_error *err)
-{
-    struct weights_file file = {.path = "memory/graph.pb"};
-    struct weights_options options;
-    struct weights_import import;
-    unsigned char *copy = malloc(bytes ? bytes : 1);
-    int rc = INFER_EFORMAT;
-
-    assert_non_null(copy);
-    if (bytes)
-        memcpy(copy, data, bytes);
-    file.blob = blob_new(copy, bytes);
-    assert_non_null(file.blob);
-    weights_options_init(&options);
-    weights_import_init(&import);
-    *err = (struct infer_error){0};
-    if (weights_format_tensorflow.probe(&file) > 0)
-        rc = weights_format_tensorflow.read(&file, &options, err, &import);
-    if (rc == 0) {
-        assert_int_equal(graph_infer_shapes(import.graph, NULL, err), 0);
-        assert_int_equal(graph_validate(import.graph, err), 0);
-        *out = graph_copy(import.graph);
-        assert_non_null(*out);
-    } else {
-        assert_true(rc < 0);
-    }
-    weights_import_clear(&import);
-    weights_file_close(&file);
-    return rc;
-}
-
-/* The graph of a message, which is released. */
-static struct graph *read_graph(struct pb_message *m)
-{
-    struct graph *g = NULL;
-    struct infer_error err;
-
-    if (read_bytes(m->data, m->size, &g, &err) < 0)
-        fail_msg("%s", err.text);
-    pb_free(m);
-    return g;
-}
-
-/* The error of a message that must be refused; holds `words`. */
-static void check_refused(struct pb_message *m, int code, const char *words)
-{
-    struct graph *g = NULL;
-    struct infer_error err;
-    const int rc = read_bytes(m->data, m->size, &g, &err);
-
-    if (rc != code || !strstr(err.text, words))
-        fail_msg("%d: %s; expected %d: %s", rc, err.text, code, words);
-    pb_free(m);
-}
 
 /* Reads a file and compares it with arrays: the largest relative difference. */
 static double check_file(const char *path, const struct weights_dict *io)
@@ -363,7 +306,7 @@ TEST(test_convolution)
     struct graph *g;
 
     add_convolution(&m, "SAME");
-    g = read_graph(&m);
+    g = def_read_graph(&m);
     assert_int_equal(g->n_inputs, 1);
     assert_string_equal(g->value[g->input[0]].name, "x");
     assert_string_equal(g->value[g->output[0]].name, "y");
@@ -389,7 +332,7 @@ TEST(test_order_and_dead_nodes)
     n = def_node("init", "NoOp", "^save", NULL);
     pb_nested(&m, 1, &n);
     def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
-    g = read_graph(&m);
+    g = def_read_graph(&m);
     assert_int_equal(g->n_nodes, 2);
     assert_string_equal(g->value[g->output[0]].name, "z");
     graph_free(g);
@@ -408,7 +351,7 @@ TEST(test_identities)
     pb_nested(&m, 1, &n);
     n = def_node("out", "Identity", "y", NULL);
     pb_nested(&m, 1, &n);
-    g = read_graph(&m);
+    g = def_read_graph(&m);
     assert_int_equal(g->n_nodes, 1);
     assert_string_equal(g->value[g->output[0]].name, "out");
     graph_free(g);
@@ -437,25 +380,10 @@ TEST(test_erfc)
     def_placeholder(&m, "x", 2, (const int64_t[]){-1, 4});
     n = def_node("y", "Erfc", "x", NULL);
     pb_nested(&m, 1, &n);
-    g = read_graph(&m);
+    g = def_read_graph(&m);
     assert_true(run_graph(g, &io) <= 1e-6);
     graph_free(g);
     weights_dict_clear(&io);
-}
-
-/* A Const of one integer of 32 bits. */
-static void def_int(struct pb_message *graph, const char *name, int value)
-{
-    struct pb_message node = def_node(name, "Const", NULL, NULL);
-    struct pb_message shape = def_shape(0, NULL), tensor = {0}, attr = {0};
-
-    pb_int(&tensor, 1, TF_INT32);
-    pb_nested(&tensor, 2, &shape);
-    pb_int(&tensor, 7, value);
-    pb_nested(&attr, 8, &tensor);
-    def_attr(&node, "value", &attr);
-    def_type(&node, "dtype", TF_INT32);
-    pb_nested(graph, 1, &node);
 }
 
 /* 1 where the bits of x that are in the mask are below 0. */
@@ -464,8 +392,8 @@ static struct pb_message sign_bits(int mask)
     struct pb_message m = {0}, n;
 
     def_placeholder(&m, "x", 2, (const int64_t[]){-1, 6});
-    def_int(&m, "mask", mask);
-    def_int(&m, "zero", 0);
+    def_int32s(&m, 1, "mask", 0, NULL, &(const int){mask}, 1);
+    def_int32s(&m, 1, "zero", 0, NULL, &(const int){0}, 1);
     n = def_node("bits", "Bitcast", "x", NULL);
     def_type(&n, "T", TF_FLOAT);
     def_type(&n, "type", TF_INT32);
@@ -499,12 +427,12 @@ TEST(test_sign_bits)
     weights_dict_init(&io);
     assert_int_equal(weights_dict_add(&io, "input0", in, &err), 0);
     assert_int_equal(weights_dict_add(&io, "output0", out, &err), 0);
-    g = read_graph(&m);
+    g = def_read_graph(&m);
     assert_true(run_graph(g, &io) <= 0);
     graph_free(g);
     weights_dict_clear(&io);
     m = sign_bits(255);
-    check_refused(&m, INFER_EUNSUPPORTED, "other than their sign");
+    def_refused(&m, INFER_EUNSUPPORTED, "other than their sign");
 }
 
 /* One value of a constant stands for all; the limit holds for all of them. */
@@ -519,7 +447,7 @@ TEST(test_splat)
     def_floats(&m, "c", 1, (const int64_t[]){4}, &three, 1);
     n = def_node("y", "Add", "x", "c");
     pb_nested(&m, 1, &n);
-    g = read_graph(&m);
+    g = def_read_graph(&m);
     for (int v = 0; v < g->n_values; v++)
         if (g->value[v].data != NULL) {
             memcpy(value, g->value[v].data->data, sizeof value);
@@ -531,7 +459,7 @@ TEST(test_splat)
     def_floats(&m, "c", 3, (const int64_t[]){1 << 20, 1 << 12, 4}, &three, 1);
     n = def_node("y", "Add", "x", "c");
     pb_nested(&m, 1, &n);
-    check_refused(&m, INFER_EUNSUPPORTED, "Add y: ");
+    def_refused(&m, INFER_EUNSUPPORTED, "Add y: ");
 }
 
 /* ---- refusals ------------------------------------------------------ */
@@ -541,38 +469,37 @@ TEST(test_refusals)
     struct pb_message m = {0}, n;
 
     add_convolution(&m, NULL);
-    check_refused(&m, INFER_EFORMAT,
-                  "Conv2D y: attribute 'padding' is missing");
+    def_refused(&m, INFER_EFORMAT, "Conv2D y: attribute 'padding' is missing");
     add_convolution(&m, "SIDEWAYS");
-    check_refused(&m, INFER_EUNSUPPORTED, "'SIDEWAYS'");
+    def_refused(&m, INFER_EUNSUPPORTED, "'SIDEWAYS'");
 
     def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
     n = def_node("y", "Quux", "x", NULL);
     pb_nested(&m, 1, &n);
     n = def_node("z", "Quux", "y", NULL);
     pb_nested(&m, 1, &n);
-    check_refused(&m, INFER_EUNSUPPORTED,
-                  "Quux y: the operator is not supported (2 nodes)");
+    def_refused(&m, INFER_EUNSUPPORTED,
+                "Quux y: the operator is not supported (2 nodes)");
 
     def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
     n = def_node("y", "Relu", "nowhere", NULL);
     pb_nested(&m, 1, &n);
-    check_refused(&m, INFER_EFORMAT, "Relu y: no node is named 'nowhere'");
+    def_refused(&m, INFER_EFORMAT, "Relu y: no node is named 'nowhere'");
 
     def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
     n = def_node("y", "Relu", "x:7", NULL);
     pb_nested(&m, 1, &n);
-    check_refused(&m, INFER_EFORMAT, "'x:7'");
+    def_refused(&m, INFER_EFORMAT, "'x:7'");
 
     def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
     def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
-    check_refused(&m, INFER_EFORMAT, "two nodes are named 'x'");
+    def_refused(&m, INFER_EFORMAT, "two nodes are named 'x'");
 
     def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
     n = def_node("y", "Softmax", "x", NULL);
     def_text(&n, "surprise", "yes");
     pb_nested(&m, 1, &n);
-    check_refused(&m, INFER_EUNSUPPORTED, "'surprise'");
+    def_refused(&m, INFER_EUNSUPPORTED, "'surprise'");
 }
 
 TEST(test_cycles)
@@ -586,7 +513,7 @@ TEST(test_cycles)
     pb_nested(&m, 1, &n);
     n = def_node("c", "Relu", "b", NULL);
     pb_nested(&m, 1, &n);
-    check_refused(&m, INFER_EFORMAT, "is part of a cycle");
+    def_refused(&m, INFER_EFORMAT, "is part of a cycle");
 
     n = def_node("a", "Identity", "b", NULL);
     pb_nested(&m, 1, &n);
@@ -594,7 +521,7 @@ TEST(test_cycles)
     pb_nested(&m, 1, &n);
     n = def_node("c", "Relu", "b", NULL);
     pb_nested(&m, 1, &n);
-    check_refused(&m, INFER_EFORMAT, "is part of a cycle");
+    def_refused(&m, INFER_EFORMAT, "is part of a cycle");
 }
 
 /* Functions that call each other, ever more of them. */
@@ -629,7 +556,7 @@ TEST(test_function_bomb)
     n = def_node("y", "f0", "x", NULL);
     pb_nested(&m, 1, &n);
     pb_nested(&m, 2, &library);
-    check_refused(&m, INFER_EUNSUPPORTED, "function");
+    def_refused(&m, INFER_EUNSUPPORTED, "function");
 }
 
 /* ---- damage -------------------------------------------------------- */
@@ -644,7 +571,7 @@ TEST(test_damaged_seed)
     for (size_t i = 0; i < b.bytes; i++) {
         struct graph *g = NULL;
 
-        if (read_bytes(b.data, i, &g, &err) < 0)
+        if (def_read(b.data, i, &g, &err) < 0)
             refused++;
         else
             graph_free(g);
@@ -655,7 +582,7 @@ TEST(test_damaged_seed)
         const unsigned char old = b.data[i];
 
         b.data[i] = (unsigned char)(old ^ 1u << i % 8);
-        if (read_bytes(b.data, b.bytes, &g, &err) == 0)
+        if (def_read(b.data, b.bytes, &g, &err) == 0)
             graph_free(g);
         b.data[i] = old;
     }

@@ -1,43 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TensorFlow's While over time steps: written out where the file tells the
- * number of rounds, refused by name elsewhere. */
+ * number of iterations, refused by name elsewhere. */
 #include "tests/unit/graph/data.h"
 
 #include "tests/unit/weights/keras_run.h"
+#include "tests/unit/weights/tensorflow/graphdef_reader.h"
 #include "tests/unit/weights/tensorflow/graphdef_writer.h"
 #include "weights/tensorflow/tensorflow.h"
 
-extern const struct weights_format weights_format_tensorflow;
-
 #define STEPS 4
-
-static int read_message(const struct pb_message *m, struct graph **out,
-                        struct infer_error *err)
-{
-    struct weights_file file = {.path = "memory/graph.pb"};
-    struct weights_options options;
-    struct weights_import import;
-    unsigned char *copy = malloc(m->size);
-    int rc;
-
-    assert_non_null(copy);
-    memcpy(copy, m->data, m->size);
-    file.blob = blob_new(copy, m->size);
-    assert_non_null(file.blob);
-    weights_options_init(&options);
-    weights_import_init(&import);
-    *err = (struct infer_error){0};
-    rc = weights_format_tensorflow.read(&file, &options, err, &import);
-    *out = rc == 0 ? graph_copy(import.graph) : NULL;
-    weights_import_clear(&import);
-    weights_file_close(&file);
-    return rc;
-}
 
 /* ---- writing ------------------------------------------------------- */
 
 /* A node of `field` with up to four inputs. */
-static void add(struct pb_message *to, int field, const char *name,
+static void add(struct pb_message *to, unsigned field, const char *name,
                 const char *op, const char *const *in)
 {
     struct pb_message node = {0};
@@ -46,35 +22,22 @@ static void add(struct pb_message *to, int field, const char *name,
     pb_text(&node, 2, op);
     for (int i = 0; i < 4 && in[i]; i++)
         pb_text(&node, 3, in[i]);
-    pb_nested(to, (unsigned)field, &node);
+    pb_nested(to, field, &node);
 }
 #define ADD(to, field, name, op, ...)                                          \
     add(to, field, name, op, (const char *const[5]){__VA_ARGS__, NULL})
 
-/* A Const of n integers of 32 bits; n -1: a scalar. */
-static void add_ints(struct pb_message *to, int field, const char *name, int n,
-                     const int *value)
+static void add_ints(struct pb_message *to, unsigned field, const char *name,
+                     int n, const int *value)
 {
-    const int64_t dim[1] = {n};
-    struct pb_message node = def_node(name, "Const", NULL, NULL);
-    struct pb_message shape = def_shape(n < 0 ? 0 : 1, dim);
-    struct pb_message tensor = {0}, attr = {0};
-
-    pb_int(&tensor, 1, TF_INT32);
-    pb_nested(&tensor, 2, &shape);
-    for (int i = 0; i < (n < 0 ? 1 : n); i++)
-        if (n >= 0 || value[i] != 0) /* no value at all is 0 */
-            pb_int(&tensor, 7, value[i]);
-    pb_nested(&attr, 8, &tensor);
-    def_attr(&node, "value", &attr);
-    def_type(&node, "dtype", TF_INT32);
-    pb_nested(to, (unsigned)field, &node);
+    def_int32s(to, field, name, 1, (const int64_t[]){n}, value, n);
 }
 
-static void add_int(struct pb_message *to, int field, const char *name,
+/* A scalar; 0 is written as no value at all. */
+static void add_int(struct pb_message *to, unsigned field, const char *name,
                     int value)
 {
-    add_ints(to, field, name, -1, &value);
+    def_int32s(to, field, name, 0, NULL, &value, value != 0);
 }
 
 static void add_ret(struct pb_message *function, const char *name,
@@ -208,36 +171,28 @@ TEST(test_sums)
     weights_dict_init(&io);
     assert_int_equal(weights_dict_add(&io, "input0", x, &err), 0);
     assert_int_equal(weights_dict_add(&io, "output0", y, &err), 0);
-    if (read_message(&m, &g, &err) < 0)
-        fail_msg("%s", err.text);
+    g = def_read_graph(&m);
     assert_true(run_graph(g, &io) <= 1e-6);
     graph_free(g);
     weights_dict_clear(&io);
-    pb_free(&m);
 }
 
-static void check_refused(struct pb_message m, int code, const char *words)
+static void network_refused(struct pb_message m, int code, const char *words)
 {
-    struct infer_error err;
-    struct graph *g;
-    const int rc = read_message(&m, &g, &err);
-
-    if (rc != code || !strstr(err.text, words))
-        fail_msg("%d: %s; expected %d: %s", rc, err.text, code, words);
-    pb_free(&m);
+    def_refused(&m, code, words);
 }
 
 TEST(test_refused)
 {
     /* What the state is decides, the counter never moves, an item is read that
      * is not there, one is missing at the end. */
-    check_refused(network(STEPS, 1, true), INFER_EUNSUPPORTED,
-                  "number of rounds");
-    check_refused(network(STEPS, 0, false), INFER_EUNSUPPORTED, "too often");
-    check_refused(network(STEPS + 1, 1, false), INFER_EFORMAT,
-                  "index 4 is outside");
-    check_refused(network(STEPS - 1, 1, false), INFER_EUNSUPPORTED,
-                  "item 3 of the list is read and was not set");
+    network_refused(network(STEPS, 1, true), INFER_EUNSUPPORTED,
+                    "number of iterations");
+    network_refused(network(STEPS, 0, false), INFER_EUNSUPPORTED, "too often");
+    network_refused(network(STEPS + 1, 1, false), INFER_EFORMAT,
+                    "item 4 of a list of 4");
+    network_refused(network(STEPS - 1, 1, false), INFER_EUNSUPPORTED,
+                    "item 3 of the list is read and was not set");
 }
 
 /* A loop in a loop in a loop: small files must not become large graphs. */
@@ -288,36 +243,91 @@ TEST(test_nested)
     }
     ADD(&m, 1, "y", "Relu", "loop:1");
     pb_nested(&m, 2, &library);
-    check_refused(m, INFER_EUNSUPPORTED, "called too often");
+    def_refused(&m, INFER_EUNSUPPORTED, "called too often");
 }
 
-/* Any outcome is fine but a crash, a leak, or an error without words. */
 TEST(test_damaged)
 {
     struct pb_message m = network(STEPS, 1, false);
 
-    for (size_t i = 0; i < 8 * m.size; i += 3) {
-        struct infer_error err;
-        struct graph *g;
-
-        m.data[i / 8] ^= (unsigned char)(1u << i % 8);
-        if (i / 8 > 0) { /* the first byte makes it another format */
-            if (read_message(&m, &g, &err) < 0)
-                assert_true(err.text[0] != 0);
-            graph_free(g);
-        }
-        m.data[i / 8] ^= (unsigned char)(1u << i % 8);
-    }
+    def_damage(&m, 8, 3); /* the first byte makes it another format */
     pb_free(&m);
+}
+
+/* Items 0 and 1 of the rows of x; item `at` is set to a row of sevens, in a
+ * list that may grow, before item `read` is read, or all are where it is -1. */
+static struct pb_message list_network(int at, bool grows, int read)
+{
+    const float seven = 7;
+    struct pb_message m = {0}, node, value = {0};
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){2, 3});
+    add_ints(&m, 1, "shape", 1, (const int[]){-1});
+    add_int(&m, 1, "at", at);
+    add_int(&m, 1, "read", read);
+    def_floats(&m, "sevens", 1, (const int64_t[]){3}, &seven, 1);
+    ADD(&m, 1, "items", "TensorListFromTensor", "x", "shape");
+    node = def_node("set", "TensorListSetItem", "items", "at");
+    pb_text(&node, 3, "sevens");
+    pb_int(&value, 5, grows);
+    def_attr(&node, "resize_if_index_out_of_bounds", &value);
+    pb_nested(&m, 1, &node);
+    if (read >= 0)
+        ADD(&m, 1, "item", "TensorListGetItem", "set", "read", "shape");
+    else
+        ADD(&m, 1, "item", "TensorListStack", "set", "shape");
+    ADD(&m, 1, "y", "Relu", "item");
+    return m;
+}
+
+static void check_list(int at, int read, int rank, const int64_t *dim,
+                       const float *expected)
+{
+    const int64_t in[2] = {2, 3};
+    struct constant *x = constant_new(INFER_F32, 2, in);
+    struct constant *y = constant_new(INFER_F32, rank, dim);
+    struct pb_message m = list_network(at, true, read);
+    struct graph *g = def_read_graph(&m);
+    struct weights_dict io;
+    struct infer_error err;
+
+    assert_true(x && y);
+    for (int i = 0; i < 6; i++)
+        ((float *)(void *)x->data)[i] = (float)i;
+    memcpy(y->data, expected, y->bytes);
+    weights_dict_init(&io);
+    assert_int_equal(weights_dict_add(&io, "input0", x, &err), 0);
+    assert_int_equal(weights_dict_add(&io, "output0", y, &err), 0);
+    assert_true(run_graph(g, &io) <= 1e-6);
+    graph_free(g);
+    weights_dict_clear(&io);
+}
+
+TEST(test_lists)
+{
+    check_list(1, -1, 2, (const int64_t[]){2, 3},
+               (const float[]){0, 1, 2, 7, 7, 7});
+    check_list(2, -1, 2, (const int64_t[]){3, 3},
+               (const float[]){0, 1, 2, 3, 4, 5, 7, 7, 7});
+    check_list(2, 1, 1, (const int64_t[]){3}, (const float[]){3, 4, 5});
+    network_refused(list_network(2, false, -1), INFER_EFORMAT,
+                    "item 2 of a list of 2");
+    network_refused(list_network(-1, true, -1), INFER_EFORMAT,
+                    "item -1 of a list of 2");
+    network_refused(list_network(1, true, 2), INFER_EFORMAT,
+                    "item 2 of a list of 2");
+    network_refused(list_network(3, true, 2), INFER_EUNSUPPORTED,
+                    "item 2 of the list is read and was not set");
+    network_refused(list_network(1 << 20, true, 0), INFER_EUNSUPPORTED,
+                    "1048577 items");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_nested),
-        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_sums),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_nested), cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_lists),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

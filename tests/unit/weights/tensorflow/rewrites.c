@@ -1,57 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dilated convolutions that TensorFlow writes by blocks, and numbers of a
- * grid (FakeQuant). */
+/* Dilated convolutions that TensorFlow writes by blocks, and quantisation
+ * levels (FakeQuant). */
 #include "tests/unit/graph/data.h"
 
 #include <math.h>
 
 #include "tests/unit/weights/keras_run.h"
+#include "tests/unit/weights/tensorflow/graphdef_reader.h"
 #include "tests/unit/weights/tensorflow/graphdef_writer.h"
 #include "weights/tensorflow/tensorflow.h"
-
-extern const struct weights_format weights_format_tensorflow;
-
-/* The graph of a message, which is released. */
-static struct graph *read_graph(struct pb_message *m)
-{
-    struct weights_file file = {.path = "memory/graph.pb"};
-    struct weights_options options;
-    struct weights_import import;
-    struct infer_error err = {0};
-    struct graph *g;
-
-    file.blob = blob_new(m->data, m->size);
-    assert_non_null(file.blob);
-    *m = (struct pb_message){0};
-    weights_options_init(&options);
-    weights_import_init(&import);
-    if (weights_format_tensorflow.read(&file, &options, &err, &import) < 0)
-        fail_msg("%s", err.text);
-    g = import.graph;
-    import.graph = NULL;
-    weights_import_clear(&import);
-    weights_file_close(&file);
-    return g;
-}
-
-static void add_ints(struct pb_message *graph, const char *name, int rank,
-                     const int64_t *dim, const int *value)
-{
-    struct pb_message node = def_node(name, "Const", NULL, NULL);
-    struct pb_message shape = def_shape(rank, dim), tensor = {0}, attr = {0};
-    int n = 1;
-
-    for (int i = 0; i < rank; i++)
-        n *= (int)dim[i];
-    pb_int(&tensor, 1, TF_INT32);
-    pb_nested(&tensor, 2, &shape);
-    for (int i = 0; i < n; i++)
-        pb_int(&tensor, 7, value[i]);
-    pb_nested(&attr, 8, &tensor);
-    def_attr(&node, "value", &attr);
-    def_type(&node, "dtype", TF_INT32);
-    pb_nested(graph, 1, &node);
-}
 
 /* Arrays of n floats become input0 and output0; the largest difference. */
 static double run(struct graph *g, int rank, const int64_t *dim, const float *x,
@@ -88,9 +45,9 @@ static struct graph *dilated(bool shared)
     struct pb_message m = {0}, n;
 
     def_placeholder(&m, "x", 4, picture);
-    add_ints(&m, "block", 1, two, (const int[]){2, 2});
-    add_ints(&m, "pads", 2, edges, (const int[]){2, 3, 2, 3});
-    add_ints(&m, "crops", 2, edges, (const int[]){0, 1, 0, 1});
+    def_int32s(&m, 1, "block", 1, two, (const int[]){2, 2}, 2);
+    def_int32s(&m, 1, "pads", 2, edges, (const int[]){2, 3, 2, 3}, 4);
+    def_int32s(&m, 1, "crops", 2, edges, (const int[]){0, 1, 0, 1}, 4);
     def_floats(&m, "w", 4, window, w, 9);
     def_floats(&m, "b", 1, one, &bias, 1);
     n = def_node("apart", "SpaceToBatchND", "x", "block");
@@ -109,7 +66,7 @@ static struct graph *dilated(bool shared)
         n = def_node("z", "Relu", "bias", NULL);
         pb_nested(&m, 1, &n);
     }
-    return read_graph(&m);
+    return def_read_graph(&m);
 }
 
 TEST(test_dilation)
@@ -155,7 +112,7 @@ TEST(test_dilation)
     graph_free(g);
 }
 
-/* ---- grids --------------------------------------------------------- */
+/* ---- quantisation levels ------------------------------------------- */
 
 /* The nearest of 2^bits numbers from low on. */
 static float nearest(float x, double low, double scale, int steps)
@@ -165,7 +122,7 @@ static float nearest(float x, double low, double scale, int steps)
     return (float)(low + (q < 0 ? 0 : q > steps ? steps : q) * scale);
 }
 
-TEST(test_grids)
+TEST(test_levels)
 {
     const int64_t shape[2] = {-1, 6}, dim[2] = {1, 6}, six[1] = {6};
     static const float x[6] = {-9, -0.51f, 0, 0.003f, 0.71f, 9};
@@ -185,7 +142,7 @@ TEST(test_grids)
     pb_nested(&m, 1, &n);
     for (int i = 0; i < 6; i++)
         y[i] = nearest(x[i], -1, 3.0 / 255, 255);
-    g = read_graph(&m);
+    g = def_read_graph(&m);
     assert_true(run(g, 2, dim, x, y) <= 1e-6);
     graph_free(g);
 
@@ -203,7 +160,7 @@ TEST(test_grids)
 
         y[i] = nearest(x[i], -zero * scale, scale, 255);
     }
-    g = read_graph(&m);
+    g = def_read_graph(&m);
     assert_true(run(g, 2, dim, x, y) <= 1e-6);
     graph_free(g);
 }
@@ -212,7 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dilation),
-        cmocka_unit_test(test_grids),
+        cmocka_unit_test(test_levels),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
