@@ -94,10 +94,12 @@ static int take_classes(const struct graph *g, const struct tool_list *list,
                         struct infer_error *err, struct samples *out)
 {
     int64_t *all = calloc(list->count + 1, sizeof *all);
+    bool found = false;
+    int rc = all ? samples_classes_of(g, list, err, all, &found, out->note,
+                                      sizeof out->note)
+                 : error_set(err, INFER_EMEMORY, "out of memory");
 
-    if (all == NULL)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    if (samples_classes_of(g, list, all)) {
+    if (rc == INFER_OK && found) {
         for (int i = 0; i < out->n; i++)
             all[i] = all[pick(i, out->n, (int64_t)list->count)];
         out->class = all;
@@ -105,7 +107,7 @@ static int take_classes(const struct graph *g, const struct tool_list *list,
         return INFER_OK;
     }
     free(all);
-    return INFER_OK;
+    return rc;
 }
 
 static int read_pictures(const char *path, int most, const struct graph *g,

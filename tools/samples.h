@@ -13,14 +13,20 @@ struct samples {
     /* The class of each image, `rows` a sample; NULL: not known. */
     int64_t *class;
     int rows;
+    char note[256]; /* of folders that name no class; "": nothing to say */
 };
+
+/* The class of a picture whose folder names none. */
+#define SAMPLES_NO_CLASS INT64_MIN
 
 /* Classes of the pictures of a folder, each from the name of the folder that it
  * lies in: a label of the network, a number, or, where none is one of these and
  * there are as many folders as classes, its place among them.  Sets class[i] of
- * picture i; false: there are no classes. */
-bool samples_classes_of(const struct graph *g, const struct tool_list *list,
-                        int64_t *class);
+ * picture i where *found: at least half of the folders name a class.  note says
+ * which one does not.  EMEMORY. */
+int samples_classes_of(const struct graph *g, const struct tool_list *list,
+                       struct infer_error *err, int64_t *class, bool *found,
+                       char *note, size_t note_bytes);
 
 /* Reads samples for graph g from `source`: a folder of pictures, a picture or a
  * list of pictures, which get the preprocessing of the network's only input; or

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Classes of pictures from the folders that they lie in. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/error.h"
 #include "tools/labels.h"
 #include "tools/samples.h"
 
@@ -74,29 +76,54 @@ static int64_t count_classes(const struct graph *g)
     return v->rank == 2 ? v->dim[1] : -1;
 }
 
-bool samples_classes_of(const struct graph *g, const struct tool_list *list,
-                        int64_t *class)
+/* What is to be said of the folder f, the first of n that names no class. */
+static void note_folder(const struct folder *f, size_t known, size_t n,
+                        bool found, char *note, size_t bytes)
+{
+    const int length = f->length < 60 ? (int)f->length : 60;
+
+    snprintf(note, bytes,
+             found
+                 ? "%zu of %zu folders name no class of the network ('%.*s'): "
+                   "their pictures are not judged"
+                 : "%zu of %zu folders name no class of the network ('%.*s'): "
+                   "right answers are not counted",
+             n - known, n, length, f->name);
+}
+
+int samples_classes_of(const struct graph *g, const struct tool_list *list,
+                       struct infer_error *err, int64_t *class, bool *found,
+                       char *note, size_t note_bytes)
 {
     struct folder *f = calloc(list->count + 1, sizeof *f);
+    const struct folder *unknown = NULL;
     const int64_t classes = count_classes(g);
-    size_t n = list->count, known = 0;
-    bool found;
+    size_t n, known = 0;
 
-    for (size_t i = 0; f != NULL && i < list->count; i++)
+    if (f == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    for (size_t i = 0; i < list->count; i++)
         f[i] = folder_of(list->path[i]);
-    n = f != NULL ? make_unique(f, n) : 0;
+    n = make_unique(f, list->count);
     for (size_t i = 0; i < n; i++) {
         const int64_t c = class_of(g, &f[i]);
 
-        known += c >= 0 && c < classes;
+        if (c >= 0 && c < classes)
+            known++;
+        else if (unknown == NULL)
+            unknown = &f[i];
     }
-    found = n >= 2 && (known == n || (known == 0 && (int64_t)n == classes));
-    for (size_t i = 0; found && i < list->count; i++) {
+    *found = n >= 2 && (known > 0 ? 2 * known >= n : (int64_t)n == classes);
+    if (n >= 2 && known > 0 && unknown != NULL)
+        note_folder(unknown, known, n, *found, note, note_bytes);
+    for (size_t i = 0; *found && i < list->count; i++) {
         const struct folder own = folder_of(list->path[i]);
         const struct folder *at = bsearch(&own, f, n, sizeof *f, by_name);
 
         class[i] = known > 0 ? class_of(g, &own) : at - f;
+        if (class[i] < 0 || class[i] >= classes)
+            class[i] = SAMPLES_NO_CLASS;
     }
     free(f);
-    return found;
+    return INFER_OK;
 }

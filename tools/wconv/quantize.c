@@ -179,6 +179,8 @@ int wconv_quantize(struct graph *g, const struct wconv_request *r,
         rc = samples_read(r->calibrate, g, err, &calibration);
     if (rc == INFER_OK && r->evaluate)
         rc = samples_read(r->evaluate, g, err, &judged);
+    memcpy(out->note, r->evaluate ? judged.note : calibration.note,
+           sizeof out->note);
     if (rc == INFER_OK && r->equalize)
         rc = equalize(g, &calibration, cli, out, err);
     if (rc == INFER_OK && (out->before = graph_copy(g)) == NULL)

@@ -12,6 +12,7 @@
 
 struct noise {
     double signal, noise;
+    bool measured;
 };
 
 static double decibels(const struct noise *n)
@@ -24,6 +25,7 @@ static double decibels(const struct noise *n)
 static void add_noise(const struct infer_array *a, const struct infer_array *b,
                       struct noise *sum)
 {
+    sum->measured = true;
     for (int64_t i = 0; i < array_count(a); i++) {
         const double x = scalar_load(a->dtype, a->data, i);
         const double d = x - scalar_load(b->dtype, b->data, i);
@@ -55,12 +57,13 @@ static void add_classes(const struct infer_array *a,
         return;
     for (int64_t r = 0; r < a->dim[0]; r++) {
         const int64_t x = top_of(a, r), y = top_of(b, r);
+        const bool labelled = class != NULL && class[r] != SAMPLES_NO_CLASS;
 
         v->rows++;
         v->agree += x == y;
-        v->labelled += class != NULL;
-        v->right[0] += class != NULL && class[r] == x;
-        v->right[1] += class != NULL && class[r] == y;
+        v->labelled += labelled;
+        v->right[0] += labelled && class[r] == x;
+        v->right[1] += labelled && class[r] == y;
     }
 }
 
@@ -71,14 +74,25 @@ struct comparison {
 };
 
 /* The value that output k is judged by: behind a softmax the error of an image
- * hangs on how near its classes are, so that its input is compared. */
+ * depends on how near its classes are, so that its input is compared; of
+ * integers (an argmax, a cast of it) the floats that they come from are. */
 static int judged_value(const struct graph *g, int k)
 {
-    const int value = g->output[k], producer = g->value[value].producer;
+    int value = g->output[k];
 
-    return producer >= 0 && g->node[producer].op == GRAPH_SOFTMAX
-               ? g->node[producer].in[0]
-               : value;
+    for (int at; (at = g->value[value].producer) >= 0;) {
+        const bool floats = scalar_is_float(g->value[value].dtype);
+        const struct graph_node *n = &g->node[at];
+
+        if (floats && n->op != GRAPH_SOFTMAX)
+            return value;
+        if (n->n_in < 1 || n->in[0] < 0)
+            break;
+        value = n->in[0];
+        if (floats)
+            return value;
+    }
+    return g->output[k];
 }
 
 /* Probes the layers' outputs, then the values by which the network's are
@@ -121,8 +135,9 @@ static int check_classes(const struct quantize_subject *s,
                          "%lld rows",
                          (long long)s->samples->rows, (long long)y->dim[0]);
     for (int64_t i = 0; i < n * s->samples->rows; i++)
-        if (y->rank != 2 || s->samples->class[i] < 0 ||
-            s->samples->class[i] >= y->dim[1])
+        if (s->samples->class[i] != SAMPLES_NO_CLASS &&
+            (y->rank != 2 || s->samples->class[i] < 0 ||
+             s->samples->class[i] >= y->dim[1]))
             return error_set(err, INFER_EARGUMENT,
                              "a sample is of class %lld, but the network has "
                              "%lld classes",
@@ -159,19 +174,20 @@ static int run_sample(struct comparison *c, int i,
     return INFER_OK;
 }
 
-/* The ratio of the worst output; NaN where one is no number. */
-static double worst_of(const struct noise *n, int count)
+/* The ratio of the worst output; NaN where one is no number.  False: no output
+ * comes from floats. */
+static bool worst_of(const struct noise *n, int count, double *worst)
 {
-    double worst = INFINITY;
+    bool measured = false;
 
+    *worst = INFINITY;
     for (int i = 0; i < count; i++) {
         const double v = decibels(&n[i]);
 
-        if (isnan(v))
-            return NAN;
-        worst = fmin(worst, v);
+        *worst = isnan(v) || isnan(*worst) ? NAN : fmin(*worst, v);
+        measured |= n[i].measured || isnan(v);
     }
-    return worst;
+    return measured;
 }
 
 int quantize_measure(const struct quantize_subject *s, struct cli *cli,
@@ -195,7 +211,8 @@ int quantize_measure(const struct quantize_subject *s, struct cli *cli,
     for (int i = 0; rc == INFER_OK && i < s->n_layers; i++)
         layer_sqnr[i] = decibels(&c.sum[i]);
     if (rc == INFER_OK)
-        out->sqnr = worst_of(c.sum + s->n_layers, s->before->n_outputs);
+        out->measured =
+            worst_of(c.sum + s->n_layers, s->before->n_outputs, &out->sqnr);
     probe_close(&c.a);
     probe_close(&c.b);
     free(c.sum);

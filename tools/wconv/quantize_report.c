@@ -62,13 +62,19 @@ void wconv_print_quantized(const struct cli *cli,
 {
     const struct wconv_verdict_quantized *v = &q->verdict;
 
+    if (q->note[0])
+        printf("  note: %s\n", q->note);
     print_pairs(cli, q);
     printf("  %-22s %4d  of %d layers to %s, %d sample%s\n", "quantised",
            count_quantized(q), q->n_layers, word_of(q), q->samples,
            q->samples == 1 ? "" : "s");
     for (int i = 0; i < q->n_layers; i++)
         print_layer(cli, q, i);
-    printf("  %-22s       output SQNR %.1f dB", "accuracy", v->sqnr);
+    printf("  %-22s       ", "accuracy");
+    if (v->measured)
+        printf("output SQNR %.1f dB", v->sqnr);
+    else
+        printf("no output comes from floats");
     if (v->rows > 0)
         printf("; top class equal in %d of %d (%.1f %%)", v->agree, v->rows,
                100.0 * v->agree / v->rows);
@@ -129,7 +135,10 @@ void wconv_quantized_json(cJSON *json, const struct wconv_quantized *q)
     cJSON_AddStringToObject(top, "type", word_of(q));
     cJSON_AddNumberToObject(top, "samples", q->samples);
     cJSON_AddNumberToObject(top, "layers_quantised", count_quantized(q));
-    add_finite(top, "output_sqnr_db", v->sqnr);
+    if (v->measured)
+        add_finite(top, "output_sqnr_db", v->sqnr);
+    if (q->note[0])
+        cJSON_AddStringToObject(top, "note", q->note);
     if (v->rows > 0) {
         cJSON_AddNumberToObject(top, "top_class_equal", v->agree);
         cJSON_AddNumberToObject(top, "top_class_rows", v->rows);

@@ -151,6 +151,10 @@ int quantize_search(struct quantizer *q, const struct graph *before,
     if (rc == INFER_OK && request->max_drop >= 0 && v.rows == 0)
         rc = error_set(err, INFER_EARGUMENT,
                        "--max-drop: the first output is no row of classes");
+    if (rc == INFER_OK && request->min_sqnr >= 0 && !v.measured)
+        rc =
+            error_set(err, INFER_EARGUMENT,
+                      "--min-sqnr: no output of the network comes from floats");
     if (rc == INFER_OK && !holds(request, &v)) {
         rc = rank_layers(&s);
         if (rc == INFER_OK)

@@ -127,8 +127,9 @@ int wconv_verify(const struct graph *converted, const struct graph *original,
 /* A quantised network beside the one in floats. */
 struct wconv_verdict_quantized {
     /* dB of the network's outputs, of the worst of them; before a softmax that
-     * makes it. */
+     * makes it, and behind integers of the floats that they come from. */
     double sqnr;
+    bool measured;   /* false: no output comes from floats */
     int agree, rows; /* images with the same top class, of how many */
     /* Right top classes in floats and quantised, of how many. */
     int right[2], labelled;
@@ -150,6 +151,7 @@ struct wconv_quantized {
     const struct equalize_pair *pair;
     int n_pairs;
     struct wconv_verdict_quantized verdict;
+    char note[256]; /* of the samples; "": nothing to say */
 };
 /* Quantises the graph, whose passes have run, with the samples of the request.
  * EMISMATCH: with --verify, the top class differs too often; --min-sqnr or
