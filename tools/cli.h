@@ -30,7 +30,8 @@ struct cli;
 /* What an option's value is, and what cli_parse() does with it. */
 enum cli_kind {
     CLI_FLAG,   /* no value: stores `store`, or 1 where that is 0 */
-    CLI_TEXT,   /* stores the text; NULL where an optional value is absent */
+    CLI_TEXT,   /* stores the text; NULL where an optional value is absent; a
+                 * file or folder ("FILE...", "DIR...") has a name */
     CLI_INT,    /* a whole number from min to max */
     CLI_REAL,   /* a number or fraction from min to max; NaN is refused */
     CLI_AMOUNT, /* a number or fraction from 0 */
@@ -64,6 +65,7 @@ struct cli_option {
     double min, max;
     int store;
     bool optional; /* the value may be absent */
+    bool empty;    /* CLI_TEXT of a file or folder: "" means none */
     const char *const *words;
     const char *wanted; /* for messages; NULL: from the kind and its limits */
     /* Returns 0, 1 to end the program, CLI_BAD, or -1 after printing. */

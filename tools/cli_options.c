@@ -230,6 +230,8 @@ static int bad_value(const struct cli *cli, const struct cli_option *o,
         else if (o->kind == CLI_REAL)
             snprintf(text, sizeof(text), "a number from %g to %g", o->min,
                      o->max);
+        else if (o->kind == CLI_TEXT)
+            wanted = "the name of a file or folder";
         else if (o->kind == CLI_AMOUNT)
             wanted = "a number from 0";
         else if (o->kind == CLI_BYTES)
@@ -296,6 +298,14 @@ static int each_word(struct cli *cli, const struct cli_option *o,
     }
 }
 
+/* True where --help shows that the value is a file or a folder. */
+static bool is_path(const struct cli_option *o)
+{
+    return strncmp(o->value, "FILE", 4) == 0 ||
+           strncmp(o->value, "DIR", 3) == 0 ||
+           strncmp(o->value, "FOLDER", 6) == 0;
+}
+
 /* Stores the value in the option's field of *base: 0, or as set(). */
 static int store_value(struct cli *cli, const struct cli_option *o,
                        const char *value, void *base)
@@ -309,6 +319,8 @@ static int store_value(struct cli *cli, const struct cli_option *o,
         store_int(field, o->size, o->store != 0 ? o->store : 1);
         return 0;
     case CLI_TEXT:
+        if (value != NULL && *value == '\0' && !o->empty && is_path(o))
+            return CLI_BAD;
         memcpy(field, &value, sizeof(value));
         return 0;
     case CLI_INT:

@@ -40,11 +40,13 @@ bool multiplier_is_text(const unsigned char *data, size_t bytes)
 
 static int fault(const struct scan *s, const char *what)
 {
-    size_t left = (size_t)(s->end - s->at);
+    const size_t left = (size_t)(s->end - s->at);
+    int n = 0;
 
+    while (n < 16 && (size_t)n < left && s->at[n] >= ' ')
+        n++;
     return error_set(s->err, INFER_EFORMAT, "%s: %s after %zu numbers: '%.*s'",
-                     s->path, what, s->count, (int)(left < 16 ? left : 16),
-                     (const char *)s->at);
+                     s->path, what, s->count, n, (const char *)s->at);
 }
 
 /* Skips what stands between numbers: spaces, separators, and comments of C and

@@ -731,6 +731,12 @@ expect 0 '"op"' sh -c "'$infer' $run=/dev/stdout | cat"
 expect 2 '/dev/full: ' "$infer" $run=/dev/full
 expect 2 'nowhere/x: ' "$infer" -m "$dir/missing" --bench --duration=1m \
     --profile="$dir/nowhere/x"
+# Names of files and folders: empty, or those of another kind.
+expect 1 "labels takes the name of a file or folder, not ''" "$infer" \
+    -m "$model" --labels= "$pictures/7.png"
+expect 2 'list is a file: results go into a folder' "$infer" -m "$model" \
+    --dump-layers="$dir/list" "$pictures/7.png"
+grep -q seven "$dir/out" && fail "a result was printed before the failure"
 expect 2 'nowhere/x.npy: ' "$infer" -m "$dir/missing" --dump-layers="$dir/z" \
     --export-output="$dir/nowhere/x.npy"
 expect 2 'layers: Is a directory' "$infer" -m "$model" --bench --duration=1m \
@@ -973,7 +979,7 @@ expect 1 'a network of its own: --arch' "$wconv" "$model" --arch=lenet5 \
     -o "$dir/y"
 expect 1 "no format is named 'mxnet'" "$wconv" "$model" --from=mxnet \
     -o "$dir/y"
-expect 1 'empty name' "$wconv" "$weights" "$arch" -o ''
+expect 1 "output takes the name of a file" "$wconv" "$weights" "$arch" -o ''
 absent "$dir/y"
 
 # ---- what training goes on with

@@ -2,11 +2,9 @@
 /* Input and output arrays of a run. */
 #include "tools/infer/infer_tool.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/json.h"
@@ -264,10 +262,8 @@ static bool is_taken(const struct arrays *out, int output, const char *name)
 static int export_folder(const char *path, const struct arrays *out,
                          struct infer_error *err)
 {
-    int i, rc = INFER_OK;
+    int i, rc = tool_make_folder(path, err);
 
-    if (mkdir(path, 0777) < 0 && errno != EEXIST)
-        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
     for (i = 0; rc == INFER_OK && i < out->count; i++) {
         char name[NAME_BYTES], number[16] = "", file[4096];
 

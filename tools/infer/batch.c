@@ -8,25 +8,19 @@ int batch_reserve(struct tool_run *run, const struct infer_tensor_info *info,
                   const int64_t *hw, int64_t n, struct batch *b,
                   struct infer_error *err)
 {
-    struct infer_tensor_info input;
-    int64_t planes[4] = {n, info->dim[1], hw[0], hw[1]};
+    const int64_t planes[4] = {n, info->dim[1], hw[0], hw[1]};
     const int64_t pixels[4] = {n, hw[0], hw[1], info->dim[1]};
-    const int64_t *dim = run->pixels ? pixels : planes;
+    struct infer_array in = {.name = info->name,
+                             .dtype = run->pixels ? INFER_U8 : INFER_F32};
     const double start = cli_now();
     int rc;
 
-    infer_model_input(run->model, 0, &input);
-    if (input.rank == 3) {
-        memmove(planes, planes + 1, 3 * sizeof *planes);
-        planes[3] = 0; /* not a size: the memory behind the rank */
-    }
-    if (b->in.data != NULL && memcmp(dim, b->in.dim, sizeof(planes)) == 0)
+    /* A network that takes pixels has a batch. */
+    tool_picture_array(run->model, run->pixels ? pixels : planes, &in);
+    if (b->in.data != NULL && memcmp(in.dim, b->in.dim, sizeof in.dim) == 0)
         return INFER_OK;
     batch_clear(b);
-    b->in.name = info->name;
-    b->in.dtype = run->pixels ? INFER_U8 : INFER_F32;
-    b->in.rank = input.rank;
-    memcpy(b->in.dim, dim, sizeof(planes));
+    b->in = in;
     rc = array_alloc("input", info->name, &b->in, err);
     if (rc < 0)
         return rc;

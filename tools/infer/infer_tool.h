@@ -133,6 +133,12 @@ int tool_export(const char *path, const struct arrays *out,
  * EARGUMENT. */
 int tool_check_input(const struct infer_model *model,
                      struct infer_tensor_info *info, struct infer_error *err);
+/* Sets rank and sizes of the array for pictures of shape dim (N,C,H,W): the
+ * network's own, which has no N where its input is one picture. */
+void tool_picture_array(const struct infer_model *model, const int64_t *dim,
+                        struct infer_array *out);
+/* How many pictures such an array holds. */
+int64_t tool_pictures_in(const struct infer_array *in);
 /* Creates the session for pictures; on a GPU its input is 8-bit pixels. */
 int tool_pictures_open(struct tool_run *run, struct infer_error *err);
 /* Pictures a run: of the model, of --batch, or 1. */
@@ -214,6 +220,8 @@ int tool_write_picture(struct tool_run *run, const char *source,
 /* Writes and prints a picture that the network made. */
 int tool_show_made(struct tool_run *run, const struct tool_shown *shown,
                    const struct infer_image *image, struct infer_error *err);
+/* Makes a folder for results, which may be there already. */
+int tool_make_folder(const char *path, struct infer_error *err);
 /* Prepares --output for `count` pictures: makes the folder. */
 int tool_open_output(const struct tool_request *r, size_t count,
                      struct infer_error *err);

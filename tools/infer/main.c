@@ -5,10 +5,8 @@
 #include "tools/infer/iou.h"
 #include "tools/terminal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/base/error.h"
@@ -102,10 +100,9 @@ static int run_mode(struct tool_run *run, const struct tool_list *list,
     int rc;
 
     /* Before anything is printed. */
-    if (r->dump_layers != NULL && mkdir(r->dump_layers, 0777) < 0 &&
-        errno != EEXIST)
-        return error_set(err, INFER_EIO, "%s: %s", r->dump_layers,
-                         strerror(errno));
+    if (r->dump_layers != NULL &&
+        (rc = tool_make_folder(r->dump_layers, err)) < 0)
+        return rc;
     if (r->compare != NULL)
         rc = tool_compare(run, err);
     else if (r->bench)

@@ -173,7 +173,7 @@ const struct cli_option tool_options[] = {
      "measured kernel choice on a GPU (on)", TO(session.tune),
      .words = cli_tune_words, .wanted = "on, off or exhaustive"},
     {"tune-cache", 0, CLI_TEXT, "FILE", "where measured choices are kept",
-     TO(session.tune_cache)},
+     TO(session.tune_cache), .empty = true},
     {"load-inputs", 0, CLI_SET, "NAME:FILE,...",
      "inputs from .npy or .npz files",
      .wanted = "files such as x:in.npy,y:other.npy", .set = add_loads},

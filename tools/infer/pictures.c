@@ -52,7 +52,7 @@ static int run_batch(struct tool_run *run, struct filled *b,
     for (i = 0; rc == INFER_OK && i < b->n; i++) {
         const struct tool_shown shown = {list->path[b->picture[i]],
                                          &b->source[i], hw,
-                                         in->rank == 4 ? in->dim[0] : 1, i};
+                                         tool_pictures_in(in), i};
 
         if (run->coco != NULL)
             rc = coco_picture(run, out, &shown, b->picture[i], err);
@@ -105,12 +105,27 @@ int tool_check_input(const struct infer_model *model,
 }
 
 /* 4, or 3 where the input is one picture without a batch. */
-static int whole_rank(const struct infer_model *model)
+static int input_rank(const struct infer_model *model)
 {
     struct infer_tensor_info info;
 
     infer_model_input(model, 0, &info);
     return info.rank;
+}
+
+void tool_picture_array(const struct infer_model *model, const int64_t *dim,
+                        struct infer_array *out)
+{
+    const int rank = input_rank(model);
+
+    out->rank = rank;
+    memset(out->dim, 0, sizeof out->dim);
+    memcpy(out->dim, dim + 4 - rank, (size_t)rank * sizeof *dim);
+}
+
+int64_t tool_pictures_in(const struct infer_array *in)
+{
+    return in->rank == 4 ? in->dim[0] : 1;
 }
 
 static bool on_cpu(const struct tool_request *r)
@@ -131,7 +146,7 @@ int tool_pictures_open(struct tool_run *run, struct infer_error *err)
 
     /* A picture without a batch is prepared on the CPU. */
     if (rc == INFER_OK && !on_cpu(r) && info.dtype == INFER_F32 &&
-        whole_rank(run->model) == 4)
+        input_rank(run->model) == 4)
         rc = infer_model_take_pixels(run->model, 0, err, &run->pixels);
     return rc < 0 ? rc
                   : infer_session_create(run->pixels ? run->pixels : run->model,

@@ -98,6 +98,18 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+int tool_make_folder(const char *path, struct infer_error *err)
+{
+    if (is_folder(path) || mkdir(path, 0777) == 0)
+        return INFER_OK;
+    if (errno == EEXIST)
+        return error_set(err, INFER_EIO,
+                         "%s is a file: results go into a folder, one picture "
+                         "into a name that ends in .png",
+                         path);
+    return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+}
+
 int tool_open_output(const struct tool_request *r, size_t count,
                      struct infer_error *err)
 {
@@ -112,10 +124,7 @@ int tool_open_output(const struct tool_request *r, size_t count,
             return error_set(err, INFER_EARGUMENT,
                              "%s: %zu pictures go into a folder", r->output,
                              count);
-        if (mkdir(r->output, 0777) < 0)
-            return error_set(err, INFER_EIO, "%s: %s", r->output,
-                             strerror(errno));
-        return INFER_OK;
+        return tool_make_folder(r->output, err);
     }
     if (!text_ends(r->output, ".png"))
         return error_set(err, INFER_EARGUMENT,

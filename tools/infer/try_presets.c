@@ -90,7 +90,7 @@ static int run_one(struct tool_run *run, const struct trial *t,
 {
     struct arrays outputs = {0};
     const int64_t *hw = in->dim + in->rank - 2;
-    const int64_t batch = in->rank == 4 ? in->dim[0] : 1;
+    const int64_t batch = tool_pictures_in(in);
     int rc = infer_session_prepare(run->session, in, 1, err);
 
     if (rc == INFER_OK)
@@ -118,13 +118,10 @@ static int make_input(const struct infer_model *model,
                       const struct infer_image *image, struct infer_error *err,
                       struct infer_array *in)
 {
-    struct infer_tensor_info info, whole;
+    struct infer_tensor_info info;
     int64_t dim[4];
-    int rc;
+    int rc = tool_check_input(model, &info, err);
 
-    infer_model_input(model, 0, &whole);
-
-    rc = tool_check_input(model, &info, err);
     if (rc < 0)
         return rc;
     dim[0] = info.dim[0] > 0 ? info.dim[0] : 1;
@@ -134,10 +131,8 @@ static int make_input(const struct infer_model *model,
     for (int i = 2; i < 4; i++)
         if (info.dim[i] > 0)
             dim[i] = info.dim[i];
-    *in = (struct infer_array){
-        .name = info.name, .dtype = INFER_F32, .rank = whole.rank};
-    for (int i = 0; i < whole.rank; i++)
-        in->dim[i] = dim[4 - whole.rank + i];
+    *in = (struct infer_array){.name = info.name, .dtype = INFER_F32};
+    tool_picture_array(model, dim, in);
     rc = array_alloc("input", info.name, in, err);
     if (rc == INFER_OK)
         rc = infer_model_preprocess(model, 0, image, dim + 2, in->data,

@@ -250,7 +250,7 @@ const struct cli_option train_options[] = {
      "measured kernel choice on a GPU (on)", TO(tune), .words = cli_tune_words,
      .wanted = "on, off or exhaustive"},
     {"tune-cache", 0, CLI_TEXT, "FILE", "where measured choices are kept",
-     TO(tune_cache)},
+     TO(tune_cache), .empty = true},
     {"threads", 0, CLI_INT, "N", "threads on a CPU (all cores, 7 of 8 of many)",
      TO(threads), .min = 1, .max = 1024, .wanted = WHOLE(1024)},
     {"grad-check", 0, CLI_FLAG, NULL,

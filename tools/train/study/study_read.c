@@ -33,7 +33,7 @@ static int load(const char *path, struct infer_error *err, cJSON **out)
     else
         n = fread(text, 1, MAX_FILE + 1, f);
     if (rc == 0 && ferror(f))
-        rc = error_set(err, INFER_EIO, "%s: cannot be read", path);
+        rc = error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
     else if (rc == 0 && n > MAX_FILE)
         rc = error_set(err, INFER_EFORMAT, "%s: more than %d bytes", path,
                        MAX_FILE);
