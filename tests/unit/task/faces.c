@@ -245,37 +245,6 @@ TEST(test_centerface)
     run_end(&r);
 }
 
-/* Boxes in pixels of one anchor a cell: three grids, and one (by name alone,
- * since tokens of transformers have that shape). */
-TEST(test_yolox_pixels)
-{
-    const struct task_limits limits = {.score = -1, .iou = 0.45f};
-    struct infer_error err;
-    struct task task;
-    struct run r;
-    struct task_boxes b;
-    float *y;
-
-    run_begin(&r);
-    y = run_add(&r, "y", DIMS(1, CELLS, 7));
-    PUT(y + 7 * 20, 30, 20, 16, 8, 0.5, 0, 0.8);
-    b = decode(&r, "yolox");
-    assert_int_equal(b.count, 1);
-    check_box(&b.box[0], 1, 0.4, 30 - 8, 20 - 4, 30 + 8, 20 + 4);
-    free(b.box);
-    run_end(&r);
-    run_begin(&r);
-    y = run_add(&r, "y", DIMS(1, 16, 7));
-    PUT(y + 7 * 9, 30, 20, 16, 8, 1, 0.5, 0);
-    assert_int_equal(task_recognise(&r.o).kind, TASK_CLASSIFY);
-    assert_int_equal(task_parse("detect:yolox", &err, &task), 0);
-    assert_int_equal(task_detect(&task, &r.o, &limits, &err, &b), 0);
-    assert_int_equal(b.count, 1);
-    check_box(&b.box[0], 0, 0.5, 30 - 8, 20 - 4, 30 + 8, 20 + 4);
-    free(b.box);
-    run_end(&r);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,7 +255,6 @@ int main(void)
         cmocka_unit_test(test_centernet),
         cmocka_unit_test(test_centernet_names),
         cmocka_unit_test(test_centerface),
-        cmocka_unit_test(test_yolox_pixels),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #ifndef TESTS_UNIT_WEIGHTS_ONNX_MODEL_H
 #define TESTS_UNIT_WEIGHTS_ONNX_MODEL_H
 
+#include <math.h>
 #include <stdbool.h>
 
 #include "kernels/base/error.h"
@@ -380,6 +381,23 @@ static inline int run_reference(struct graph *g, int rank, const int64_t *dim,
     infer_session_close(&session);
     infer_model_close(&model);
     return out.rank;
+}
+
+/* Runs a model of input x and output y, which must give these n values. */
+static inline void must_compute(struct pb_message *m, int opset, int rank,
+                                const int64_t *dim, const float *x,
+                                const float *want, size_t n)
+{
+    float y[64] = {0};
+
+    assert_true(n <= COUNT(y));
+    run_reference(must_read(model_of(m, opset)), rank, dim, x, y, sizeof y);
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(y[i] - want[i]) <= 1e-5f * (1 + fabsf(want[i]))) &&
+            !(isinf(want[i]) && y[i] == want[i]) &&
+            !(isnan(want[i]) && isnan(y[i])))
+            fail_msg("element %zu is %g, expected %g", i, (double)y[i],
+                     (double)want[i]);
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The TensorFlow reader on one operator each: what is accepted, and what is
- * refused in which words.  A line is the operator, its inputs and its
- * attributes:
+ * The TensorFlow reader on one operator each: what is accepted, with the shape
+ * of the output, and what is refused in which words.  A line is the operator,
+ * its inputs and its attributes:
  *
  *     x(1,8,8,3)   a float placeholder; -1: free
  *     w{3,3,3,2}   a float constant, all 0.5
@@ -12,10 +12,9 @@
 #include <stdio.h>
 
 #include "tests/unit/weights/importer/line.h"
+#include "tests/unit/weights/tensorflow/graphdef_reader.h"
 #include "tests/unit/weights/tensorflow/graphdef_writer.h"
 #include "weights/tensorflow/tensorflow.h"
-
-extern const struct weights_format weights_format_tensorflow;
 
 static const char *read_attribute(const char *p, const char *name,
                                   struct pb_message *node)
@@ -52,34 +51,20 @@ static const char *read_attribute(const char *p, const char *name,
     return end;
 }
 
-static void put_ints(struct pb_message *graph, const char *name,
-                     const struct list *v)
-{
-    struct pb_message node = def_node(name, "Const", NULL, NULL);
-    struct pb_message shape = def_shape(1, (const int64_t[]){v->n});
-    struct pb_message tensor = {0}, attr = {0};
-
-    pb_int(&tensor, 1, 3);
-    pb_nested(&tensor, 2, &shape);
-    for (int i = 0; i < v->n; i++)
-        pb_int(&tensor, 7, v->integer[i]);
-    pb_nested(&attr, 8, &tensor);
-    def_attr(&node, "value", &attr);
-    def_type(&node, "dtype", 3);
-    pb_nested(graph, 1, &node);
-}
-
 static const char *read_input(const char *p, const char *name,
                               struct pb_message *graph)
 {
     const char kind = *p;
+    int32_t small[MOST];
     struct list v;
 
     p = read_list(p + 1, &v);
+    for (int i = 0; i < v.n; i++)
+        small[i] = (int32_t)v.integer[i];
     if (kind == '(')
         def_placeholder(graph, name, v.n, v.integer);
     else if (kind == '[')
-        put_ints(graph, name, &v);
+        def_int32s(graph, 1, name, 1, (const int64_t[]){v.n}, small, v.n);
     else
         def_floats(graph, name, v.n, v.integer, (const float[]){0.5f}, 1);
     return p;
@@ -109,26 +94,16 @@ static struct pb_message graph_line(const char *line)
 static int read_line(const char *line, char *said, size_t room)
 {
     struct pb_message m = graph_line(line);
-    struct weights_file file = {.path = "memory/graph.pb"};
-    struct weights_options options;
-    struct weights_import import;
-    struct infer_error err = {0};
-    unsigned char *copy = malloc(m.size);
-    int rc;
+    struct infer_error err;
+    struct graph *g;
+    const int rc = def_read(m.data, m.size, &g, &err);
 
-    assert_non_null(copy);
-    memcpy(copy, m.data, m.size);
-    file.blob = blob_new(copy, m.size);
-    assert_non_null(file.blob);
+    if (rc < 0)
+        snprintf(said, room, "%s", err.text);
+    else
+        shapes_of(g, said, room);
+    graph_free(g);
     pb_free(&m);
-    weights_options_init(&options);
-    weights_import_init(&import);
-    rc = weights_format_tensorflow.read(&file, &options, &err, &import);
-    if (rc == 0)
-        rc = graph_infer_shapes(import.graph, NULL, &err);
-    snprintf(said, room, "%s", rc < 0 ? err.text : "");
-    weights_import_clear(&import);
-    weights_file_close(&file);
     return rc;
 }
 

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TensorFlow Lite: loops over time steps. */
+#include "tests/unit/weights/tflite/model.h"
+
+enum { GATHER = 36, ADD = 0, LESS = 58, WHILE = 119, CONCATENATION = 2 };
+
+#define STEPS 3
+
+struct loop {
+    struct model outer, condition, body;
+};
+
+/* y = sum of x[t] over `bound` steps; x is STEPS,2.  The condition asks for the
+ * counter, or for the sum. */
+static void make_loop(struct loop *l, const int32_t *bound,
+                      const int32_t *increment, bool of_data)
+{
+    static const int32_t zero = 0;
+    static const float none[2] = {0, 0}, limit = 5;
+    struct model_op *o;
+    int i, s, x, b, n, t;
+
+    memset(l, 0, sizeof *l);
+    x = model_float(&l->outer, "x", DIMS(STEPS, 2), NULL);
+    i = model_ints(&l->outer, "first", DIMS(1), &zero);
+    s = model_float(&l->outer, "none", DIMS(1, 2), none);
+    n = model_ints(&l->outer, "count", DIMS(1), NULL);
+    t = model_float(&l->outer, "y", DIMS(1, 2), NULL);
+    b = model_float(&l->outer, "same", DIMS(STEPS, 2), NULL);
+    o = model_op(&l->outer, WHILE, IN(i, s, x), n);
+    o->out[1] = t;
+    o->out[2] = b;
+    o->n_out = 3;
+    model_option(o, 0, 4, 1);
+    model_option(o, 1, 4, 2);
+    model_io(&l->outer, x, t);
+    l->outer.inner[0] = &l->condition;
+    l->outer.inner[1] = &l->body;
+
+    i = model_ints(&l->condition, "i", DIMS(1), NULL);
+    s = model_float(&l->condition, "s", DIMS(1, 2), NULL);
+    x = model_float(&l->condition, "x", DIMS(STEPS, 2), NULL);
+    b = of_data ? model_float(&l->condition, "limit", DIMS(1), &limit)
+                : model_ints(&l->condition, "bound", DIMS(1), bound);
+    n = model_add(&l->condition, "more", TFLITE_BOOL, DIMS(1), NULL);
+    model_op(&l->condition, LESS, IN(of_data ? s : i, b), n);
+    memcpy(l->condition.input, (int[]){i, s, x}, 3 * sizeof(int));
+    l->condition.n_inputs = 3;
+    l->condition.output[l->condition.n_outputs++] = n;
+
+    i = model_ints(&l->body, "i", DIMS(1), NULL);
+    s = model_float(&l->body, "s", DIMS(1, 2), NULL);
+    x = model_float(&l->body, "x", DIMS(STEPS, 2), NULL);
+    b = model_ints(&l->body, "one", DIMS(1), increment);
+    n = model_ints(&l->body, "next", DIMS(1), NULL);
+    t = model_float(&l->body, "item", DIMS(1, 2), NULL);
+    model_option(model_op(&l->body, GATHER, IN(x, i), t), 0, 4, 0);
+    model_op(&l->body, ADD, IN(i, b), n);
+    memcpy(l->body.input, (int[]){i, s, x}, 3 * sizeof(int));
+    l->body.n_inputs = 3;
+    memcpy(l->body.output,
+           (int[]){n, model_float(&l->body, "sum", DIMS(1, 2), NULL), x},
+           3 * sizeof(int));
+    l->body.n_outputs = 3;
+    model_op(&l->body, ADD, IN(s, t), l->body.output[1]);
+}
+
+TEST(test_loop)
+{
+    static const float x[2 * STEPS] = {1, 2, 30, 40, 500, 600};
+    static const int32_t bound = STEPS, one = 1;
+    static struct loop l;
+    float y[2] = {0};
+    struct graph *g;
+
+    make_loop(&l, &bound, &one, false);
+    g = must_read(&l.outer);
+    assert_string_equal(g->value[g->output[0]].name, "y");
+    run_model(g, x, DIMS(STEPS, 2), y, 2);
+    assert_true(y[0] == 531 && y[1] == 642);
+}
+
+TEST(test_loops_refused)
+{
+    static const int32_t bound = STEPS, one = 1, none = 0;
+    static struct loop l;
+
+    make_loop(&l, &bound, &one, true);
+    must_refuse(&l.outer, INFER_EUNSUPPORTED, "depends on data");
+    make_loop(&l, &bound, &none, false);
+    must_refuse(&l.outer, INFER_EUNSUPPORTED, "WHILE");
+    make_loop(&l, &bound, &one, false);
+    l.outer.op[0].option[1].value = 7; /* a body that is not there */
+    must_refuse(&l.outer, INFER_EFORMAT, "network 7 of 3");
+    l.outer.op[0].option[1].value = 0; /* the whole as its own body */
+    must_refuse(&l.outer, INFER_EFORMAT, "inputs for a loop");
+    make_loop(&l, &bound, &one, false);
+    l.body.n_outputs = 2;
+    must_refuse(&l.outer, INFER_EFORMAT, "2 outputs of a loop of 3");
+    make_loop(&l, &bound, &one, false);
+    l.body.output[0] = l.body.output[1]; /* the counter becomes a float */
+    must_refuse(&l.outer, INFER_EUNSUPPORTED, "changes its type");
+}
+
+/* Row `at` of x is replaced; places beyond the ends are moved inside. */
+static void check_update(int32_t at, int row)
+{
+    static const float x[2 * STEPS] = {1, 2, 3, 4, 5, 6}, u[2] = {70, 80};
+    const int32_t start[2] = {at, 0};
+    struct model m = {.n_ops = 0};
+    float y[2 * STEPS];
+    int v[4];
+
+    v[0] = model_float(&m, "x", DIMS(STEPS, 2), NULL);
+    v[1] = model_float(&m, "u", DIMS(1, 2), u);
+    v[2] = model_ints(&m, "start", DIMS(2), start);
+    v[3] = model_float(&m, "y", DIMS(STEPS, 2), NULL);
+    model_op(&m, 151, IN(v[0], v[1], v[2]), v[3]);
+    model_io(&m, v[0], v[3]);
+    run_model(must_read(&m), x, DIMS(STEPS, 2), y, 2 * STEPS);
+    for (int i = 0; i < 2 * STEPS; i++)
+        assert_true(y[i] == (i / 2 == row ? u[i % 2] : x[i]));
+}
+
+TEST(test_update_slice)
+{
+    check_update(0, 0);
+    check_update(1, 1);
+    check_update(2, 2);
+    check_update(9, 2);
+    check_update(-4, 0);
+}
+
+/* Any outcome is fine but a crash, a leak, or an error without words. */
+TEST(test_damaged_loop)
+{
+    static const int32_t bound = STEPS, one = 1;
+    static struct loop l;
+    static struct flat f;
+
+    make_loop(&l, &bound, &one, false);
+    model_write(&l.outer, &f);
+    for (size_t i = 0; i < 8 * f.bytes; i += 13) {
+        struct infer_error err = {0};
+        struct graph *g = NULL;
+
+        f.data[i / 8] ^= (unsigned char)(1u << i % 8);
+        if (read_bytes(f.data, f.bytes, NULL, &err, &g) < 0)
+            assert_true(err.text[0] != 0);
+        else if (graph_infer_shapes(g, NULL, &err) < 0 ||
+                 graph_validate(g, &err) < 0)
+            fail_msg("a graph that does not hold together: %s", err.text);
+        graph_free(g);
+        f.data[i / 8] ^= (unsigned char)(1u << i % 8);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loop),
+        cmocka_unit_test(test_loops_refused),
+        cmocka_unit_test(test_update_slice),
+        cmocka_unit_test(test_damaged_loop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
