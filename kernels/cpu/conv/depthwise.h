@@ -3,9 +3,9 @@
  * Inner loop of depthwise convolution on channels-last tensors, for the row
  * conv_fprop_nhwc_f32_cpu_depthwise.
  *
- * A block is one vector of outputs.  Each sum adds the taps that lie inside
- * the input one by one, in the order of the window: its bits depend on the
- * window alone.
+ * A block is one vector of outputs.  Each sum adds its taps one by one, in the
+ * order of the window; one in the padding adds nothing or 0 times its weight,
+ * which is 0 where the weight is finite: the bits depend on the window alone.
  */
 #ifndef KERNELS_CPU_CONV_DEPTHWISE_H
 #define KERNELS_CPU_CONV_DEPTHWISE_H
