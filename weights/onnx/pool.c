@@ -6,6 +6,22 @@
 #include "weights/onnx/onnx.h"
 #include "weights/onnx/window.h"
 
+/* A window that lies in the padding as a whole has no value. */
+static int check_pads(struct onnx_import *im, int spatial,
+                      const struct kern_pool *pool)
+{
+    for (int d = 0; d < spatial && im->rc == 0; d++)
+        for (int k = 0; k < 2; k++) {
+            const int pad = k ? pool->pad_end[d] : pool->pad_begin[d];
+
+            if (pad >= pool->window[d])
+                return onnx_fail(im, INFER_EFORMAT,
+                                 "pads of %d for a window of %d", pad,
+                                 pool->window[d]);
+        }
+    return im->rc;
+}
+
 int onnx_pool_attributes(struct onnx_import *im, int spatial,
                          struct graph_pool *pool)
 {
@@ -17,6 +33,7 @@ int onnx_pool_attributes(struct onnx_import *im, int spatial,
     onnx_spatial_ints(im, "dilations", spatial, 1, pool->pool.dilation);
     onnx_pads(im, spatial, &pool->auto_pad, pool->pool.pad_begin,
               pool->pool.pad_end);
+    check_pads(im, spatial, &pool->pool);
     onnx_flag(im, "ceil_mode", &pool->ceil_mode);
     if (pool->pool.kind == KERN_POOL_AVERAGE)
         onnx_flag(im, "count_include_pad", &pool->pool.count_include_pad);

@@ -155,6 +155,9 @@ static int unpooled(struct onnx_import *im, int x, int *spatial, int64_t *dim)
     int begin[KERN_MAX_SPATIAL] = {0}, end[KERN_MAX_SPATIAL] = {0};
     enum graph_auto_pad auto_pad;
 
+    if (!onnx_has_attr(im, "kernel_shape"))
+        return onnx_fail(im, INFER_EFORMAT,
+                         "attribute 'kernel_shape' is missing");
     onnx_spatial_rank(im, spatial);
     onnx_spatial_ints(im, "kernel_shape", *spatial, 1, window);
     onnx_spatial_ints(im, "strides", *spatial, 1, stride);
