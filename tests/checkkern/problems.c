@@ -338,9 +338,7 @@ void make_product_table(struct maker *m)
         make_factors(m, bits);
         return;
     }
-    /* Rows that know no derivatives meet few. */
-    if (p->op != KERN_DENSE_FPROP &&
-        rng_chance(&m->rng, m->row->backend == INFER_BACKEND_CUDA ? 5 : 40))
+    if (p->op != KERN_DENSE_FPROP && rng_chance(&m->rng, 40))
         make_slopes(m);
 }
 

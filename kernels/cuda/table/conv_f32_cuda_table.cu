@@ -14,13 +14,17 @@
  * multiplied by packed.cuh, or by pairs.cuh if the products are sums; tile.cuh
  * then has what is left: other layers, and operands that are not plain.
  *
+ * Gradients by derivatives (slope.cuh) need no facts.
+ *
  * The workspace holds the facts, then the sums of splits, or what
  * packed_plan.cuh puts there.
  */
 #include "kernels/cuda/table/packed_plan.cuh"
+#include "kernels/cuda/table/slope.cuh"
 #include "kernels/cuda/table/survey.cuh"
 #include "kernels/cuda/table/tile.cuh"
 #include "kernels/table/product_factors.h"
+#include "kernels/table/product_slope.h"
 
 /* Bytes before the sums of splits in the workspace. */
 #define FACTS CONV_TABLE_FACTS
@@ -35,11 +39,13 @@ struct schedule {
 };
 
 typedef void tile_function(const struct tile_args);
+typedef void slope_function(const struct slope_args);
 
 struct shape {
     int columns, scalars, terms;
     size_t shared; /* without the table */
     tile_function *kernel;
+    slope_function *slopes;
 };
 
 #define SHAPE(WARPS, SCALARS, TERMS)                                           \
@@ -47,7 +53,8 @@ struct shape {
         tile_shape<WARPS, SCALARS, TERMS>::columns,                            \
             tile_shape<WARPS, SCALARS, TERMS>::scalars, TERMS,                 \
             sizeof(struct tile_shared<tile_shape<WARPS, SCALARS, TERMS>>),     \
-            tile_kernel<WARPS, SCALARS, TERMS>                                 \
+            tile_kernel<WARPS, SCALARS, TERMS>,                                \
+            slope_kernel<WARPS, SCALARS, TERMS>                                \
     }
 
 /* The most scalars of a tile first. */
@@ -69,15 +76,18 @@ static int shape_of(const struct table_geometry *g)
 /* Shared memory for the table: entries of 4 bytes up to 6 bits, of 2 bytes for
  * 7, or as much as the device has.  Larger tables would leave one block a
  * multiprocessor, and their rows are of 512 bytes and more, which lanes read
- * with conflicts. */
+ * with conflicts.  One of derivatives is there if it fits. */
 static size_t table_room(const struct kern_device *d, const struct shape *s,
-                         int m)
+                         int m, bool slopes)
 {
     const size_t all =
         d->shared_per_block_optin ? d->shared_per_block_optin : 64 * 1024;
     const size_t wanted =
-        m > 7 ? 0 : (size_t)product_table_entries(m) * (m > 6 ? 2 : 4);
+        m > 7 ? 0
+              : (size_t)product_table_entries(m) * (m > 6 && !slopes ? 2 : 4);
 
+    if (slopes)
+        return s->shared + wanted <= all ? wanted : 0;
     return s->shared + wanted <= all ? wanted : all - s->shared;
 }
 
@@ -123,12 +133,12 @@ static void split(struct schedule *s, int64_t tiles, int terms, int chunk,
     }
 }
 
-static void plan(const struct table_geometry *g, int m,
+static void plan(const struct table_geometry *g, int m, bool slopes,
                  const struct kern_device *d, struct schedule *s)
 {
     s->shape = shape_of(g);
     const struct shape *shape = &shapes[s->shape];
-    s->room = table_room(d, shape, m);
+    s->room = table_room(d, shape, m, slopes);
     const int slots = block_slots(d, shape->shared + s->room);
 
     s->column_blocks = blocks_of(g->columns(), shape->columns);
@@ -197,6 +207,39 @@ static void fill(const struct kern_exec *e, const struct kern_args *args,
     a->y = (float *)args->out[0];
 }
 
+/* Adds the splits' sums, where there are several. */
+static int launch_join(const struct schedule *s, const struct tile_args *a,
+                       void *stream, struct infer_error *err)
+{
+    if (s->splits == 1)
+        return 0;
+    return launch_chained(
+        tile_join,
+        dim3(cuda_grid((int64_t)a->g.groups * a->g.scalars * a->g.columns(),
+                       TILE_THREADS)),
+        dim3(TILE_THREADS), 0, stream, *a, err);
+}
+
+static int launch_slopes(const struct kern_exec *e,
+                         const struct kern_args *args,
+                         const struct tile_args *tile, struct infer_error *err)
+{
+    const struct schedule *s = (const struct schedule *)e->state;
+    const struct shape *shape = &shapes[s->shape];
+    const int point = product_point_in(&e->problem);
+    struct slope_args a = {};
+
+    a.tile = *tile;
+    a.point = (const uint32_t *)args->in[point];
+    table_strides(&e->problem.in[point], false, a.point_stride);
+    a.w_is_gradient = product_slope_gradient(&e->problem) == 1;
+    a.shared = s->room > 0;
+    const int rc = launch_chained(shape->slopes, dim3((unsigned)s->blocks),
+                                  dim3(TILE_THREADS), shape->shared + s->room,
+                                  args->stream, a, err);
+    return rc < 0 ? rc : launch_join(s, tile, args->stream, err);
+}
+
 static int launch_unless(const struct kern_exec *e,
                          const struct kern_args *args,
                          const struct factor_facts *unless,
@@ -210,6 +253,8 @@ static int launch_unless(const struct kern_exec *e,
         return 0;
     table_fill(&a.g, &e->problem);
     fill(e, args, s, &a);
+    if (product_slope_of(&e->problem))
+        return launch_slopes(e, args, &a, err);
     a.unless = unless;
     rc = survey_launch(&e->problem, args, (struct table_facts *)args->workspace,
                        unless, err);
@@ -225,13 +270,7 @@ static int launch_unless(const struct kern_exec *e,
                             dim3(TILE_THREADS),
                             shapes[s->shape].shared + s->room, args->stream, a,
                             err);
-    if (rc == 0 && s->splits > 1)
-        rc = launch_chained(
-            tile_join,
-            dim3(cuda_grid((int64_t)a.g.groups * a.g.scalars * a.g.columns(),
-                           TILE_THREADS)),
-            dim3(TILE_THREADS), 0, args->stream, a, err);
-    return rc;
+    return rc < 0 ? rc : launch_join(s, &a, args->stream, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
@@ -261,11 +300,15 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     if (kern_tensor_count(&e->problem.out[0]) == 0)
         return 0;
     table_fill(&g, &e->problem);
-    plan(&g, product_table_bits_of(product_table_of(&e->problem)), d, s);
+    const bool slopes = product_slope_of(&e->problem) != NULL;
+    plan(&g, product_table_bits_of(product_table_of(&e->problem)), slopes, d,
+         s);
     if (s->splits > 1)
         e->workspace += (size_t)s->splits * g.groups * g.scalars * g.columns() *
                         sizeof(float);
     s->multiprocessors = conv_multiprocessors(d);
+    if (slopes)
+        return 0;
     const int m = product_table_bits_of(product_table_of(&e->problem));
     packed_plan_for(&e->problem, d, m, FACTS, false, &s->packed);
     if (s->packed.used) {
@@ -328,9 +371,6 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     (void)d;
     if (!product_table_of(p))
         return error_set(why, INFER_EUNSUPPORTED, "takes a table of products");
-    if (product_table_of(p)->dtype != INFER_U32)
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes products, no derivatives of them");
     for (int i = 0; i < p->n_in; i++) {
         const struct kern_tensor *t = kern_problem_in(p, i);
         const bool bias = i == 2 && !wgrad;

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernel of gradients by derivatives of a product
+ * (kernels/table/product_slope.h): tiles, places and loading are those of
+ * tile.cuh.
+ *
+ * A column and a scalar have one point, so that the indices of a thread's
+ * points stay in registers.  Of q = w all lanes of a warp have the same one:
+ * the table is kept with q outermost, in shared memory if it fits there.
+ *
+ * Operands are stored as they are.  Where w is infinite or NaN each product
+ * looks again whether its x is inside: padding has no product.
+ */
+#ifndef KERNELS_CUDA_TABLE_SLOPE_CUH
+#define KERNELS_CUDA_TABLE_SLOPE_CUH
+
+#include "kernels/cuda/table/tile.cuh"
+
+struct slope_args {
+    struct tile_args tile;
+    const uint32_t *point;
+    int point_stride[5]; /* as those of the residual */
+    bool w_is_gradient;  /* else x is */
+    bool shared;         /* the table is in shared memory */
+};
+
+/* The table as a thread reads it: at(o, q) by strides. */
+struct slope_table {
+    const float *at;
+    uint32_t o, q;
+};
+
+/* q with significand 1; a NaN stays one, subnormal numbers become zero. */
+static __device__ __forceinline__ float slope_scale(uint32_t q)
+{
+    const bool nan = (q << 1) > (PRODUCT_TABLE_EXPONENT << 1);
+
+    return table_float(nan ? q : q & ~PRODUCT_TABLE_FRACTION);
+}
+
+/* Brings the table to shared memory, q outermost. */
+static __device__ __forceinline__ struct slope_table
+slope_load(const struct slope_args &a, float *to)
+{
+    const struct tile_args &t = a.tile;
+    const float *from = (const float *)t.table;
+    const uint32_t side = 1u << t.m;
+
+    if (!a.shared)
+        return {from, (uint32_t)t.row, (uint32_t)t.column};
+    for (uint32_t i = threadIdx.x; i >> 2 * t.m == 0; i += TILE_THREADS)
+        to[i] = from[(i & (side - 1)) * t.row + (i >> t.m) * t.column];
+    return {to, 1, side};
+}
+
+/* Stores a chunk as it is. */
+template <typename Shape>
+static __device__ __forceinline__ void
+slope_store(const struct tile_args &a, int buffer, const uint32_t *x,
+            const uint32_t *w, struct tile_shared<Shape> *s)
+{
+    int term, across;
+
+#pragma unroll
+    for (int i = 0; i < Shape::x_own; i++) {
+        tile_element<Shape::terms, Shape::columns>(a.x_along_terms, i, &term,
+                                                   &across);
+        s->x[buffer][term][across] = x[i];
+    }
+#pragma unroll
+    for (int i = 0; i < Shape::w_own; i++) {
+        tile_element<Shape::terms, Shape::scalars>(a.w_along_terms, i, &term,
+                                                   &across);
+        if (term < Shape::terms && across < Shape::scalars)
+            s->w[buffer][term][across] = make_uint2(w[i], 0);
+    }
+}
+
+/* What the points of this thread's outputs add to an entry's place. */
+template <int SCALARS>
+static __device__ __forceinline__ void
+slope_points(const struct slope_args &a, const struct tile_task &t,
+             const struct slope_table &table, int column, int scalar,
+             uint32_t (&o)[SCALARS][TILE_LANE])
+{
+    const struct table_geometry &g = a.tile.g;
+    const int step = a.point_stride[g.wgrad ? 0 : 1];
+
+#pragma unroll
+    for (int i = 0; i < TILE_LANE; i++) {
+        const int c = t.column + column + i;
+        int at[4];
+        bool valid = c < g.columns();
+        uint32_t offset = 0;
+        if (valid && g.wgrad) {
+            g.tap(c, at);
+            offset = g.tap_offset(a.point_stride, t.group, at);
+        } else if (valid) {
+            valid = g.pixel(c, at);
+            offset = g.pixel_offset(a.point_stride, at);
+        }
+#pragma unroll
+        for (int j = 0; j < SCALARS; j++) {
+            const int k = t.scalar + scalar + j;
+            const uint32_t of_k = (uint32_t)(t.group * g.scalars + k) * step;
+            o[j][i] = 0;
+            if (valid && k < g.scalars)
+                o[j][i] = product_table_index(a.tile.m,
+                                              a.point[(int)(offset + of_k)]) *
+                          table.o;
+        }
+    }
+}
+
+/* Whether column i of this thread and term k of a chunk meet inside x. */
+template <typename Shape>
+static __device__ __noinline__ bool
+slope_is_inside(const struct table_geometry &g,
+                const struct tile_shared<Shape> *s, int buffer, int k,
+                int column)
+{
+    const struct table_place &c = s->column[column];
+    const struct table_place &t = s->term[buffer][k];
+    uint32_t offset;
+
+    return g.meet(g.wgrad ? t : c, g.wgrad ? c : t, &offset);
+}
+
+/* Adds a chunk's products; W: w is the gradient. */
+template <bool W, int SCALARS, typename Shape>
+static __device__ __forceinline__ void
+slope_add(const struct slope_args &a, const struct tile_shared<Shape> *s,
+          const struct slope_table &table, int buffer, int column, int scalar,
+          const uint32_t (&o)[SCALARS][TILE_LANE],
+          float (&sum)[SCALARS][TILE_LANE])
+{
+    const int m = a.tile.m;
+
+#pragma unroll 1
+    for (int k = 0; k < Shape::terms; k++) {
+        const uint4 v =
+            *reinterpret_cast<const uint4 *>(&s->x[buffer][k][column]);
+        const uint32_t x[TILE_LANE] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int j = 0; j < SCALARS; j++) {
+            const uint32_t w = s->w[buffer][k][scalar + j].x;
+            const bool odd =
+                (w & PRODUCT_TABLE_EXPONENT) == PRODUCT_TABLE_EXPONENT;
+#pragma unroll
+            for (int i = 0; i < TILE_LANE; i++) {
+                const uint32_t q = W ? x[i] : w, g = W ? w : x[i];
+                const float slope =
+                    table.at[product_table_index(m, q) * table.q + o[j][i]] *
+                    slope_scale(q);
+                if (!odd || slope_is_inside(a.tile.g, s, buffer, k, column + i))
+                    sum[j][i] = fmaf(table_float(g), slope, sum[j][i]);
+            }
+        }
+    }
+}
+
+/* Multiplies one tile; chunk c is in buffer c % 2. */
+template <bool W, int SCALARS, typename Shape>
+static __device__ __forceinline__ void
+slope_run(const struct slope_args &a, const struct tile_task &t,
+          const struct slope_table &table, int column, int scalar,
+          struct tile_shared<Shape> *s, float (&sum)[SCALARS][TILE_LANE])
+{
+    uint32_t x[Shape::x_own], w[Shape::w_own], o[SCALARS][TILE_LANE];
+
+    __syncthreads(); /* the tile before has been multiplied */
+    tile_place_columns(a.tile, t, s);
+    tile_place_terms(a.tile, t, t.first, 0, s);
+    tile_place_terms(a.tile, t, t.first + Shape::terms, 1, s);
+    slope_points<SCALARS>(a, t, table, column, scalar, o);
+    __syncthreads();
+    tile_load(a.tile, t, t.first, 0, s, x, w);
+    slope_store(a.tile, 0, x, w, s);
+    __syncthreads();
+    for (int k = t.first, b = 0; k < t.end; k += Shape::terms, b ^= 1) {
+        const bool last = k + Shape::terms >= t.end;
+        if (!last)
+            tile_load(a.tile, t, k + Shape::terms, b ^ 1, s, x, w);
+        slope_add<W, SCALARS>(a, s, table, b, column, scalar, o, sum);
+        if (!last)
+            slope_store(a.tile, b ^ 1, x, w, s);
+        __syncthreads();
+        tile_place_terms(a.tile, t, k + 2 * Shape::terms, b, s);
+        __syncthreads();
+    }
+}
+
+template <int WARPS, int SCALARS, int TERMS>
+static __global__ void __launch_bounds__(TILE_THREADS, 2)
+    slope_kernel(const __grid_constant__ struct slope_args a)
+{
+    typedef struct tile_shape<WARPS, SCALARS, TERMS> Shape;
+    LAUNCH_SHARED(memory);
+    struct tile_shared<Shape> *s = (struct tile_shared<Shape> *)memory;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int column = (warp % WARPS * 32 + lane) * TILE_LANE;
+    const int scalar = warp / WARPS * SCALARS;
+
+    launch_wait();
+    const struct slope_table table = slope_load(a, (float *)(s + 1));
+    if (threadIdx.x == 0) /* sums are not scaled */
+        s->rules.unscale[0] = s->rules.unscale[1] = 1;
+    for (int64_t i = blockIdx.x; i < a.tile.tasks; i += gridDim.x) {
+        const struct tile_task t =
+            tile_task_of(a.tile, i, Shape::columns, Shape::scalars);
+        float sum[SCALARS][TILE_LANE] = {};
+        if (a.w_is_gradient)
+            slope_run<true, SCALARS>(a, t, table, column, scalar, s, sum);
+        else
+            slope_run<false, SCALARS>(a, t, table, column, scalar, s, sum);
+        tile_results<SCALARS>(a.tile, t, column, scalar, s->rules, sum);
+    }
+}
+
+#endif
