@@ -194,7 +194,10 @@ enum infer_precision {
     INFER_PRECISION_FP32 = 0, /* IEEE single precision throughout */
     INFER_PRECISION_TF32,
     INFER_PRECISION_FP16,
-    INFER_PRECISION_BF16
+    INFER_PRECISION_BF16,
+    /* Of a quantised model (wconv --quantize): each layer that is quicker on 8
+     * bits runs so, the others in fp16 on a GPU and in fp32 on a CPU. */
+    INFER_PRECISION_BEST
 };
 
 /* Levels of options.log.  More may come with higher values. */
@@ -221,7 +224,11 @@ struct infer_session_options {
      * activations in 16 bits and accumulate in 32 (the reference in 64).
      * Inputs and outputs keep the model's types.  A GPU supports all; the CPU
      * supports fp16 and bf16 with INFER_BACKEND_REF only, which shows the
-     * effect of rounding on a network. */
+     * effect of rounding on a network.
+     * With best the first run with new shapes measures (infer_session_prepare()
+     * takes it); later sessions choose alike from the tuning cache.  A model
+     * without layers on 8 bits is EUNSUPPORTED, deterministic, tune 0,
+     * keep_tensors and a multiplier beside it are EARGUMENT. */
     enum infer_precision precision;
     /* CPU threads of a run.  0 (default): all cores; on 8 cores and more one in
      * eight stays free. */

@@ -9,6 +9,7 @@
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory_size.h"
+#include "libinfer/plan/best/best.h"
 
 /* Largest work of a run on a CPU by default: a quarter of an hour at 100
  * GFLOP/s, 12,000 pictures through ResNet-50. */
@@ -30,16 +31,46 @@ static int open_tuner(struct infer_session *s,
                          o->tune);
     if (o->deterministic)
         mode = TUNE_OFF;
+    else if (s->best && mode == TUNE_ON && s->device.kern.kind == KERN_CPU)
+        mode = TUNE_TIMES;
     rc = tuner_open(mode, o->tune_cache, &s->device, &s->config.tiers, err,
                     &s->tuner);
     s->config.tuner = s->tuner;
     return rc;
 }
 
+/* Checks what INFER_PRECISION_BEST needs; *floats: the type of layers that are
+ * not on 8 bits. */
+static int take_best(struct infer_session *s,
+                     const struct infer_session_options *o,
+                     struct infer_error *err, enum infer_precision *floats)
+{
+    const char *why = o->deterministic  ? "deterministic measures nothing"
+                      : o->tune == 0    ? "tune 0 (off) measures nothing"
+                      : o->keep_tensors ? "keep_tensors computes in floats"
+                      : o->multiplier   ? "a multiplier is of one type"
+                                        : NULL;
+
+    *floats = s->device.kern.kind == KERN_CUDA ? INFER_PRECISION_FP16
+                                               : INFER_PRECISION_FP32;
+    s->best = true;
+    if (why)
+        return error_set(err, INFER_EARGUMENT,
+                         "precision best chooses by measured time: %s", why);
+    if (!best_has_bytes(model_graph(s->model)))
+        return error_set(
+            err, INFER_EUNSUPPORTED,
+            "precision best: the model has no layer in 8 bits; wconv NETWORK "
+            "-o FILE --quantize=int8 --calibrate=PICTURES makes one "
+            "(--min-sqnr, --max-drop: within a stated accuracy)");
+    return 0;
+}
+
 static int configure(struct infer_session *s,
                      const struct infer_session_options *o,
                      struct infer_error *err)
 {
+    enum infer_precision precision = o->precision;
     int rc = device_open(o->device, o->threads, o->stream, err, &s->device);
 
     if (rc < 0)
@@ -52,12 +83,15 @@ static int configure(struct infer_session *s,
     s->device.host.dealloc = o->dealloc;
     s->device.host.user = o->alloc_user;
     const bool gpu = s->device.kern.kind == KERN_CUDA;
-    if ((int)o->precision < 0 || o->precision > INFER_PRECISION_BF16)
+    if ((int)o->precision < 0 || o->precision > INFER_PRECISION_BEST)
         return error_set(err, INFER_EARGUMENT, "precision %d: unknown",
                          (int)o->precision);
-    if (o->precision != INFER_PRECISION_FP32 && !gpu &&
-        (o->precision == INFER_PRECISION_TF32 ||
-         o->backend != INFER_BACKEND_REF))
+    if (o->precision == INFER_PRECISION_BEST)
+        rc = take_best(s, o, err, &precision);
+    if (rc < 0)
+        return rc;
+    if (precision != INFER_PRECISION_FP32 && !gpu &&
+        (precision == INFER_PRECISION_TF32 || o->backend != INFER_BACKEND_REF))
         return error_set(err, INFER_EUNSUPPORTED,
                          "precision %s: device %s supports fp32, and fp16 and "
                          "bf16 with backend ref",
@@ -69,7 +103,7 @@ static int configure(struct infer_session *s,
     s->config.keep_tensors = o->keep_tensors != 0;
     s->config.pad_channels = s->device.kern.kind == KERN_CUDA;
     s->config.chains = s->device.kern.kind == KERN_CUDA;
-    s->config.precision = o->precision;
+    s->config.precision = precision;
     s->config.progress = o->progress;
     s->config.progress_user = o->progress_user;
     s->config.max_memory = o->max_memory;
@@ -89,7 +123,8 @@ static int configure(struct infer_session *s,
     if (rc < 0)
         return rc;
     row_tiers_choose(&s->device, o->backend, &s->config.tiers);
-    rc = session_take_multiplier(s, o->multiplier, o->multiplier_exact, err);
+    rc = session_take_multiplier(s, s->best ? "none" : o->multiplier,
+                                 o->multiplier_exact, err);
     return rc < 0 ? rc : open_tuner(s, o, err);
 }
 
@@ -338,6 +373,13 @@ int session_plan(struct infer_session *s, struct infer_error *err,
     return 0;
 }
 
+int session_prepare_plan(struct infer_session *s, struct plan *plan,
+                         struct infer_error *err)
+{
+    return s->best ? best_prepare(plan, s->log, s->log_user, err)
+                   : plan_prepare(plan, err);
+}
+
 /* Makes the plan prepared and the memory large enough for it. */
 static int make_ready(struct infer_session *s, struct plan *plan,
                       struct infer_error *err)
@@ -346,7 +388,7 @@ static int make_ready(struct infer_session *s, struct plan *plan,
 
     s->ready = false;
     if (!plan->prepared) {
-        rc = plan_prepare(plan, err);
+        rc = session_prepare_plan(s, plan, err);
         if (rc < 0) {
             session_drop_plan(s, plan);
             return rc;

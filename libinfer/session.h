@@ -21,6 +21,7 @@ struct infer_session {
     struct infer_model *model; /* a reference */
     struct device device;
     struct plan_config config;
+    bool best;     /* INFER_PRECISION_BEST */
     bool exceeded; /* by a plan: max_memory, not what there is */
     struct plan_products products;
     struct tuner *tuner;
@@ -101,6 +102,10 @@ bool session_has_shapes(const struct infer_session *s, const struct graph *g);
 /* The plan for session->shape, chosen if it is not there yet. */
 int session_plan(struct infer_session *s, struct infer_error *err,
                  struct plan **out);
+/* Prepares a plan; with INFER_PRECISION_BEST it chooses the types of its layers
+ * first. */
+int session_prepare_plan(struct infer_session *s, struct plan *plan,
+                         struct infer_error *err);
 /* Forgets a plan, and the micro-batches that it serves. */
 void session_drop_plan(struct infer_session *s, struct plan *plan);
 

@@ -248,7 +248,7 @@ static int plan_images(struct infer_session *s, int64_t images,
     *out = part;
     if (rc < 0 || part->prepared)
         return rc;
-    return plan_prepare(part, NULL);
+    return session_prepare_plan(s, part, NULL);
 }
 
 /* The micro-batches of that many images, if they and the outputs of the whole

@@ -157,8 +157,8 @@ bool device_needs_fence(const void **foreign, enum infer_backend backend,
 
 const char *const device_backend_names[INFER_BACKEND_COUNT + 1] = {
     "auto", "ref", "onednn", "cuda", "cudnn", "cpu", NULL};
-const char *const device_precision_names[] = {"fp32", "tf32", "fp16", "bf16",
-                                              NULL};
+const char *const device_precision_names[] = {"fp32", "tf32", "fp16",
+                                              "bf16", "best", NULL};
 
 bool device_has_rows(enum infer_backend backend)
 {

@@ -41,8 +41,9 @@ struct packed {
     int value, refs;
     void *data;
     size_t bytes;
-    uint64_t hash; /* of packed bytes in a device's memory */
-    bool owned;    /* false: data belongs to the constant, which is in memory */
+    uint64_t hash;           /* of packed bytes in a device's memory */
+    bool owned;              /* false: data is that of the lender */
+    struct constant *lender; /* a constant in memory; or NULL */
     struct device device;
     struct packed_key *keys;
 };
@@ -101,6 +102,7 @@ static void entry_free(struct packed *p)
     }
     if (p->owned)
         p->device.ops->free(&p->device, p->data);
+    constant_unref(p->lender);
     free(p);
 }
 
@@ -243,7 +245,7 @@ static int upload(const struct device *d, const void *src, size_t bytes,
     return 0;
 }
 
-/* Fills p->data, p->bytes and p->owned. */
+/* Fills p->data, p->bytes, and p->owned or p->lender. */
 static int make_plain(struct scratch *work, struct packed *p,
                       const struct constant *c, enum infer_dtype dtype,
                       struct infer_error *err)
@@ -262,6 +264,9 @@ static int make_plain(struct scratch *work, struct packed *p,
     if (rc < 0)
         return rc;
     if (src == c->data && p->device.ops->host_memory) {
+        /* It may be a plan's own, of dequantised weights, which others share.
+         */
+        p->lender = constant_ref((struct constant *)(uintptr_t)c);
         p->data = c->data;
         return 0;
     }

@@ -272,7 +272,7 @@ static int mark_layers(struct plan *plan, int *reads, struct infer_error *err)
         struct kern_problem p;
         int after;
 
-        if (!describe(plan, i, &p, &class) ||
+        if (!plan_may_be_bytes(plan, i) || !describe(plan, i, &p, &class) ||
             !is_taken(plan, i, &p, class, &why)) {
             rc = rc < 0 ? rc : check_errors(plan, i, &why, err);
             continue;

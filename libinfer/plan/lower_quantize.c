@@ -111,7 +111,7 @@ static struct kern_unary clip_to(enum infer_dtype to)
 static int scale_at_once(const struct lower *l, const struct view *x,
                          enum infer_dtype to, bool *taken, struct view *out)
 {
-    const bool back = to == INFER_F32;
+    const bool back = !quant_is_byte(to);
     /* Pictures go to layers that take them channels last. */
     const enum kern_layout layout =
         !back && x->t.rank == 4 ? KERN_NHWC : view_layout(&x->t);
@@ -251,7 +251,10 @@ int lower_dequantize(const struct lower *l)
         return lower_set(l, 0, lower_in(l, 0));
     if (is_constant(l))
         return dequantize_constant(l);
-    rc = scale_at_once(l, lower_in(l, 0), INFER_F32, &taken, &x);
+    rc = scale_at_once(l, lower_in(l, 0), plan_dtype(l->plan, INFER_F32),
+                       &taken, &x);
+    if (rc == 0 && !taken && plan_dtype(l->plan, INFER_F32) != INFER_F32)
+        rc = scale_at_once(l, lower_in(l, 0), INFER_F32, &taken, &x);
     if (rc == 0 && !taken)
         rc = convert(l, lower_in(l, 0), INFER_F32, &x);
     if (rc == 0 && !taken)

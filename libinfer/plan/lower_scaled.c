@@ -93,7 +93,7 @@ static bool describe(const struct plan *plan, int node, struct kern_problem *p,
     after = integers_quantize_after(plan, node, 0);
     p->out[0].dtype = plan_dtype(plan, g->value[n->out[0]].dtype);
     if (after < 0)
-        return p->out[0].dtype == INFER_F32;
+        return tune_is_real(p->out[0].dtype);
     p->out[0].dtype = g->node[after].attr.quantize.to;
     return integers_scale(g, &g->node[after], &q->y_scale, &q->y_zero);
 }
@@ -147,8 +147,8 @@ void integers_mark_scaled(struct plan *plan, int *reads)
         struct kern_problem p;
         int after;
 
-        if (n->op == GRAPH_NONE || !describe(plan, i, &p, &class) ||
-            !is_taken(plan, n, &p, class))
+        if (n->op == GRAPH_NONE || !plan_may_be_bytes(plan, i) ||
+            !describe(plan, i, &p, &class) || !is_taken(plan, n, &p, class))
             continue;
         plan->integers[i] = true;
         for (int k = 0; k < p.n_in; k++)

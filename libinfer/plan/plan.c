@@ -2,7 +2,7 @@
 /* Making a plan: shapes, values, buffers, the walk over the nodes, outputs, the
  * arena. plan_prepare.c makes it runnable. */
 #include "libinfer/multiplier/layers.h"
-#include "libinfer/plan/plan.h"
+#include "libinfer/plan/best/best.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -352,8 +352,21 @@ static int64_t batch_of(const struct plan *plan)
     return batch;
 }
 
+static int take_bytes(struct plan *plan, const bool *bytes,
+                      struct infer_error *err)
+{
+    const size_t n = (size_t)plan->g->n_nodes;
+
+    plan->bytes = calloc(n + 1, sizeof *plan->bytes);
+    if (!plan->bytes)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    memcpy(plan->bytes, bytes, n * sizeof *bytes);
+    plan->n_bytes = plan->g->n_nodes;
+    return best_rewire(plan->g, plan->bytes, err);
+}
+
 static int make(struct plan *plan, const struct graph_shape *shape,
-                struct infer_error *err)
+                const bool *bytes, struct infer_error *err)
 {
     int rc;
 
@@ -361,6 +374,8 @@ static int make(struct plan *plan, const struct graph_shape *shape,
     if (!plan->g)
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
     rc = graph_infer_shapes(plan->g, shape, err);
+    if (rc == 0 && bytes)
+        rc = take_bytes(plan, bytes, err);
     if (rc == 0)
         rc = allocate(plan, err);
     if (rc == 0)
@@ -396,8 +411,9 @@ static int make(struct plan *plan, const struct graph_shape *shape,
     return rc;
 }
 
-int plan_new(const struct plan_config *config, const struct graph_shape *shape,
-             struct infer_error *err, struct plan **out)
+int plan_new_as(const struct plan_config *config,
+                const struct graph_shape *shape, const bool *bytes,
+                struct infer_error *err, struct plan **out)
 {
     struct plan *plan = calloc(1, sizeof *plan);
     int rc;
@@ -408,13 +424,19 @@ int plan_new(const struct plan_config *config, const struct graph_shape *shape,
     plan->asked = config->device->kern;
     if (config->deterministic && plan->asked.kind == KERN_CPU)
         plan->asked.threads = 1;
-    rc = make(plan, shape, err);
+    rc = make(plan, shape, bytes, err);
     if (rc < 0) {
         plan_free(plan);
         return rc;
     }
     *out = plan;
     return 0;
+}
+
+int plan_new(const struct plan_config *config, const struct graph_shape *shape,
+             struct infer_error *err, struct plan **out)
+{
+    return plan_new_as(config, shape, NULL, err, out);
 }
 
 void plan_free(struct plan *plan)
@@ -446,6 +468,7 @@ void plan_free(struct plan *plan)
     free(plan->input_buffer);
     free(plan->attention);
     free(plan->integers);
+    free(plan->bytes);
     graph_free(plan->g);
     free(plan);
 }

@@ -124,6 +124,10 @@ struct plan {
     /* One a node: a layer on integers, or a node quantize or dequantize that
      * is part of one (lower_integers.c). */
     bool *integers;
+    /* One a node of the model's graph: whether it may compute on 8 bits; NULL:
+     * all that can (best/best.h). */
+    bool *bytes;
+    int n_bytes;
     struct plan_attention *attention;
     int n_attention;
     int products;       /* buffer of the table of products */
@@ -145,6 +149,15 @@ struct plan {
  * EUNSUPPORTED lists every node for which there is no kernel. */
 int plan_new(const struct plan_config *config, const struct graph_shape *shape,
              struct infer_error *err, struct plan **out);
+/* The same; only nodes with bytes[node] compute on 8 bits, if they can. */
+int plan_new_as(const struct plan_config *config,
+                const struct graph_shape *shape, const bool *bytes,
+                struct infer_error *err, struct plan **out);
+/* Whether a node may compute on 8 bits. */
+static inline bool plan_may_be_bytes(const struct plan *plan, int node)
+{
+    return !plan->bytes || (node < plan->n_bytes && plan->bytes[node]);
+}
 void plan_free(struct plan *plan); /* NULL is fine */
 
 /* EMEMORY if the plan takes more memory, or a run more work, than its
@@ -300,6 +313,9 @@ int plan_copy_to(struct plan *plan, int node, const struct view *from,
 int plan_copy_scaled(struct plan *plan, int node, const struct view *from,
                      const struct view *to, const struct kern_quant *quant,
                      struct infer_error *err, bool *taken);
+/* The row for a copy, or NULL; p may be merged into fewer dimensions. */
+const struct kern_row *plan_find_copy(const struct plan *plan,
+                                      struct kern_problem *p);
 /* v itself where it is dense in the layout, else a copy that is. */
 int plan_dense(struct plan *plan, int node, const struct view *v,
                enum kern_layout layout, struct infer_error *err,

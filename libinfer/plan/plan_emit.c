@@ -450,8 +450,8 @@ int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
 
 /* The row for a copy: the merged form is put to a row before the plain
  * one, since more kernels walk few dimensions. */
-static const struct kern_row *find_copy(const struct plan *plan,
-                                        struct kern_problem *p)
+const struct kern_row *plan_find_copy(const struct plan *plan,
+                                      struct kern_problem *p)
 {
     const struct plan_config *config = plan->config;
     struct kern_problem merged;
@@ -497,7 +497,7 @@ static int emit_copy(struct plan *plan, int node, const struct view *from,
     if (quant)
         p.quant = *quant;
     p.deterministic = plan->config->deterministic;
-    row = find_copy(plan, &p);
+    row = plan_find_copy(plan, &p);
     *taken = row != NULL;
     if (!row)
         return 0;

@@ -103,6 +103,19 @@ void tuner_info(const struct tuner *t, struct infer_tuning_info *out)
     out->note = t && t->cache ? tune_cache_note(t->cache) : "";
 }
 
+bool tuner_recall_types(struct tuner *t, const char *key,
+                        struct tune_types *out)
+{
+    return t->cache && tune_cache_find_types(t->cache, key, out);
+}
+
+int tuner_remember_types(struct tuner *t, const char *key,
+                         const struct tune_types *types,
+                         struct infer_error *err)
+{
+    return tune_cache_add_types(t->cache, key, types, err);
+}
+
 char *tuner_text(const struct tuner *t)
 {
     return t && t->cache ? tune_cache_text(t->cache) : NULL;

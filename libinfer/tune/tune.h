@@ -16,7 +16,8 @@
 #include "libinfer/device/device.h"
 #include "libinfer/tune/rows.h"
 
-enum tune_mode { TUNE_OFF, TUNE_ON, TUNE_EXHAUSTIVE };
+/* TUNE_TIMES: rows are chosen as with TUNE_OFF, but times may be asked for. */
+enum tune_mode { TUNE_OFF, TUNE_ON, TUNE_EXHAUSTIVE, TUNE_TIMES };
 
 struct tuner;
 
@@ -65,6 +66,13 @@ int tuner_prepare(const struct tune_choice *choice,
                   const struct kern_problem *p, const struct kern_device *d,
                   struct infer_error *err, struct kern_exec *out);
 
+/* Seconds of a choice that the tuner or the caller made: as the choice says, as
+ * the cache knows, or as measured now.  Not for TUNE_OFF.  0 where it cannot be
+ * measured (operands that are indices; memory is short). */
+int tuner_seconds(struct tuner *t, const struct kern_problem *p,
+                  const struct tune_choice *choice, struct infer_error *err,
+                  double *seconds);
+
 /* ---- choices in their network -------------------------------------- */
 
 /*
@@ -107,6 +115,23 @@ bool tuner_may_refine(struct tuner *t, const struct tune_network *n);
 /* Searches, and adds the result to the cache. */
 int tuner_refine(struct tuner *t, const struct tune_network *n,
                  struct infer_error *err);
+
+/* ---- types of a network's layers ----------------------------------- */
+
+/* The choice of least time by steps, and whole runs (libinfer/plan/best). */
+struct tune_types {
+    const char *bytes; /* '1' of each layer on 8 bits, else '0' */
+    /* Seconds of a run: so; with all layers in floats; with all on 8 bits. 0:
+     * was not run. */
+    double seconds, floats, all;
+};
+/* False where the cache does not know the network; the string is the cache's
+ * until the next call. */
+bool tuner_recall_types(struct tuner *t, const char *key,
+                        struct tune_types *out);
+int tuner_remember_types(struct tuner *t, const char *key,
+                         const struct tune_types *types,
+                         struct infer_error *err);
 
 /* ---- keys of the cache --------------------------------------------- */
 

@@ -413,6 +413,19 @@ int tune_cache_add_network(struct tune_cache *c, const char *key,
     return add(c, key, tune_entry_network_json(entry), err);
 }
 
+bool tune_cache_find_types(const struct tune_cache *c, const char *key,
+                           struct tune_types *out)
+{
+    return tune_entry_read_types(find(c, key), out);
+}
+
+int tune_cache_add_types(struct tune_cache *c, const char *key,
+                         const struct tune_types *types,
+                         struct infer_error *err)
+{
+    return add(c, key, tune_entry_types_json(types), err);
+}
+
 /* ---- kernels -------------------------------------------------------- */
 
 bool tune_choice_of(const struct tune_stored *stored, struct tune_choice *out)

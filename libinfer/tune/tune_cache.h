@@ -55,6 +55,12 @@ int tune_cache_add_network(struct tune_cache *c, const char *key,
                            const struct tune_network_entry *entry,
                            struct infer_error *err);
 
+bool tune_cache_find_types(const struct tune_cache *c, const char *key,
+                           struct tune_types *out);
+int tune_cache_add_types(struct tune_cache *c, const char *key,
+                         const struct tune_types *types,
+                         struct infer_error *err);
+
 /* False where there is no such row, or its backend's libraries are others now:
  * they are loaded to be asked. */
 bool tune_choice_of(const struct tune_stored *stored, struct tune_choice *out);

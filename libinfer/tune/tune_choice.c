@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The choice for one problem: which rows are candidates, their measurement, and
  * what the cache remembers. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/quant/quant.h"
 #include "libinfer/tune/tune_private.h"
 
 /* Rows, and variants that have estimates of their own, whose estimate is more
@@ -28,14 +30,18 @@
 #define FAR_SECONDS 25e-6
 
 /* False if an input holds indices: random numbers would be out of range.  The
- * ReLU bit masks of a batch norm's gradient may be random. */
+ * ReLU bit masks of a batch norm's gradient may be random, and so may 8 bits
+ * that have a scale. */
 static bool is_measurable(const struct kern_problem *p)
 {
+    const bool scaled = quant_of(p) || quant_is_scaled(p);
+
     for (int i = 0; i < p->n_in; i++) {
         const enum infer_dtype dtype = p->in[i].dtype;
         const bool mask = dtype == INFER_U8 && p->op == KERN_BATCH_NORM_DGRAD;
 
-        if (dtype != INFER_NONE && !tune_is_real(dtype) && !mask)
+        if (dtype != INFER_NONE && !tune_is_real(dtype) && !mask &&
+            !(scaled && quant_is_byte(dtype)))
             return false;
     }
     return p->n_in > 0;
@@ -346,7 +352,8 @@ int tuner_pick(struct tuner *t, const struct row_query *q, const uint32_t *tier,
     struct tune_candidates c = {0};
     int rc;
 
-    if (tuner_mode(t) == TUNE_OFF || !is_measurable(q->problem))
+    if (tuner_mode(t) == TUNE_OFF || tuner_mode(t) == TUNE_TIMES ||
+        !is_measurable(q->problem))
         return 0;
     if (find_known(t, q, tier, n, choice))
         return take_known(t, q->problem, err);
@@ -361,6 +368,75 @@ int tuner_pick(struct tuner *t, const struct row_query *q, const uint32_t *tier,
     free(c.estimate);
     free(c.limit);
     return rc;
+}
+
+/* ---- the time of one choice ---------------------------------------- */
+
+/* Measurements of a choice, of which the least counts: a CPU has neighbours. */
+#define REPEATS 3
+
+/* The least of some measurements; *seconds: 0 where there are none. */
+static int measure_choice(struct tuner *t, const struct kern_problem *p,
+                          const struct tune_choice *choice,
+                          struct infer_error *err, double *seconds)
+{
+    const int repeats = t->pool.device->ops->replay ? 1 : REPEATS;
+    struct kern_exec e;
+    int rc = 0;
+
+    *seconds = 0;
+    if (tuner_prepare(choice, p, &t->pool.device->kern, NULL, &e) < 0)
+        return 0;
+    for (int i = 0; rc == 0 && i < repeats; i++) {
+        double now;
+
+        rc = tune_measure(&t->pool, &e, TUNE_PRUNED, err, &now);
+        if (rc == 0 && now < TUNE_PRUNED && (*seconds == 0 || now < *seconds))
+            *seconds = now;
+    }
+    kern_release(&e);
+    return rc;
+}
+
+/* The key of a row's time, whichever row the problem's own entry names. */
+static void time_key(const struct kern_problem *p, const struct kern_row *row,
+                     char *key, size_t bytes)
+{
+    char problem[TUNE_KEY];
+
+    tune_key(p, problem, sizeof problem);
+    snprintf(key, bytes, "%s by %s", problem, row->name);
+}
+
+int tuner_seconds(struct tuner *t, const struct kern_problem *p,
+                  const struct tune_choice *choice, struct infer_error *err,
+                  double *seconds)
+{
+    struct tune_choice timed = *choice;
+    const double start = tune_now();
+    struct tune_entry entry;
+    char key[TUNE_KEY + 128];
+    int rc;
+
+    *seconds = choice->seconds;
+    if (*seconds > 0 || !is_measurable(p))
+        return 0;
+    time_key(p, choice->row, key, sizeof key);
+    if (tune_cache_find(t->cache, key, &entry) &&
+        entry.best.variant == choice->variant) {
+        *seconds = entry.best.seconds;
+        t->info.cached++;
+        return tune_cache_use(t->cache, key, err);
+    }
+    rc = measure_choice(t, p, choice, err, seconds);
+    t->info.seconds += tune_now() - start;
+    if (rc < 0 || *seconds == 0)
+        return rc;
+    t->info.measured++;
+    timed.seconds = *seconds;
+    entry = (struct tune_entry){.best = tune_stored_of(&timed)};
+    rc = tune_cache_add(t->cache, key, &entry, err);
+    return rc < 0 ? rc : tune_cache_use(t->cache, key, err);
 }
 
 int tuner_prepare(const struct tune_choice *choice,

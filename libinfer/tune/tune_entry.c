@@ -19,9 +19,15 @@
  *     {"us": 151.3, "alone_us": 164.9, "exhaustive": "libraries",
  *      "exchanged": {"a problem's key": choice, ...}}
  *
- * "exhaustive" names the libraries whose rows were measured too.
+ * "exhaustive" names the libraries whose rows were measured too.  The types of
+ * a network's layers (libinfer/plan/best), one digit each, with the times of a
+ * run so, with all layers in floats and with all on 8 bits, are
+ *
+ *     {"bytes": "1101", "us": 101.5, "floats_us": 151.3, "bytes_us": 110.2}
  */
 #include "libinfer/tune/tune_entry.h"
+
+#include <string.h>
 
 #include "kernels/base/json.h"
 
@@ -242,7 +248,45 @@ cJSON *tune_entry_network_json(const struct tune_network_entry *entry)
     return e;
 }
 
+/* ---- types --------------------------------------------------------- */
+
+static bool good_types(const cJSON *e)
+{
+    const char *bytes = json_string(e, "bytes");
+
+    return bytes && bytes[strspn(bytes, "01")] == '\0' &&
+           cJSON_IsNumber(json_member(e, "us")) &&
+           cJSON_IsNumber(json_member(e, "floats_us")) &&
+           cJSON_IsNumber(json_member(e, "bytes_us"));
+}
+
+bool tune_entry_read_types(const cJSON *e, struct tune_types *out)
+{
+    if (!good_types(e))
+        return false;
+    out->bytes = json_string(e, "bytes");
+    out->seconds = 1e-6 * json_double(e, "us", 0);
+    out->floats = 1e-6 * json_double(e, "floats_us", 0);
+    out->all = 1e-6 * json_double(e, "bytes_us", 0);
+    return true;
+}
+
+cJSON *tune_entry_types_json(const struct tune_types *types)
+{
+    cJSON *e = cJSON_CreateObject();
+
+    if (e && (!cJSON_AddStringToObject(e, "bytes", types->bytes) ||
+              !cJSON_AddNumberToObject(e, "us", micros(types->seconds)) ||
+              !cJSON_AddNumberToObject(e, "floats_us", micros(types->floats)) ||
+              !cJSON_AddNumberToObject(e, "bytes_us", micros(types->all)))) {
+        cJSON_Delete(e);
+        return NULL;
+    }
+    return e;
+}
+
 bool tune_entry_good(const cJSON *e)
 {
-    return cJSON_IsObject(e) ? good_network(e) : good_problem(e);
+    return cJSON_IsObject(e) ? good_network(e) || good_types(e)
+                             : good_problem(e);
 }

@@ -238,8 +238,8 @@ bool tuner_may_refine(struct tuner *t, const struct tune_network *n)
     struct search s;
     bool may;
 
-    if (tuner_mode(t) == TUNE_OFF || run_seconds(n) > SHORT_RUN * times(t) ||
-        !open_search(t, n, &s))
+    if (tuner_mode(t) == TUNE_OFF || tuner_mode(t) == TUNE_TIMES ||
+        run_seconds(n) > SHORT_RUN * times(t) || !open_search(t, n, &s))
         return false;
     may = find_options(&s) > 0;
     close_search(&s);
@@ -472,7 +472,7 @@ bool tuner_recall(struct tuner *t, const struct tune_network *n)
     struct search s;
     int i;
 
-    if (tuner_mode(t) == TUNE_OFF ||
+    if (tuner_mode(t) == TUNE_OFF || tuner_mode(t) == TUNE_TIMES ||
         run_seconds(n) > SHORT_RUN * EXHAUSTIVE_FACTOR ||
         !open_search(t, n, &s))
         return false;

@@ -34,6 +34,23 @@ done
 cmp -s "$dir/max.infer" "$dir/entropy.infer" && fail "entropy is max"
 refuse 1 'entropy' --quantize=int8 --calibrate="$pictures" --calib=kl
 
+"$wconv" "$src/samples/digits/digits.safetensors" -o "$dir/float.infer" \
+    --arch="$src/samples/digits/digits.json" --quiet
+
+# ---- types by time: the second run measures nothing
+best() {
+    expect 0 "$1" "$infer" -m "$dir/mse.infer" --precision=best -v \
+        --tune-cache="$dir/types.json" "$pictures/7.png"
+}
+best ' [1-9][0-9]* problems measured'
+best ' 0 problems measured'
+best 'types: conv2: [FI][0-9]*, .* ms in F32, .* in I8'
+best 'types: [0-9]* of [0-9]* steps on 8 bits; a run takes'
+expect 2 'wconv NETWORK -o FILE --quantize=int8' "$infer" -m "$dir/float.infer" \
+    --precision=best "$pictures/7.png"
+expect 1 'precision best chooses by measured time: deterministic' "$infer" \
+    -m "$dir/mse.infer" --precision=best --deterministic "$pictures/7.png"
+
 # ---- budgets
 quantize 0 'stays float: its error.*dB with it alone' -o "$dir/b" \
     --quantize=fp8 --calibrate="$pictures:4" --min-sqnr=29

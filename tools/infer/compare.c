@@ -30,7 +30,8 @@ static double tolerance(const struct tool_request *r)
     static const double usual[] = {[INFER_PRECISION_FP32] = 1e-4,
                                    [INFER_PRECISION_TF32] = 1e-2,
                                    [INFER_PRECISION_FP16] = 1e-2,
-                                   [INFER_PRECISION_BF16] = 8e-2};
+                                   [INFER_PRECISION_BF16] = 8e-2,
+                                   [INFER_PRECISION_BEST] = 8e-2};
 
     return r->rtol >= 0 ? r->rtol : usual[r->session.precision];
 }

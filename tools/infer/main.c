@@ -151,6 +151,13 @@ static void show_tuning(void *user, int done, int total)
         cli_progress_end(cli);
 }
 
+/* With -v: why each layer has its type (--precision=best). */
+static void show_log(void *user, int level, const char *text)
+{
+    (void)level;
+    cli_verbose(user, "%s", text);
+}
+
 /* Checks the output files before the run. */
 static int try_outputs(const struct tool_request *r, struct infer_error *err)
 {
@@ -240,6 +247,10 @@ static int infer(int argc, char **argv)
     rc = cli_parse(&cli, argc, argv, &r, &count);
     r.session.profile = r.profile;
     r.session.keep_tensors = r.dump_layers != NULL;
+    if (r.session.precision == INFER_PRECISION_BEST && cli.verbosity > 0) {
+        r.session.log = show_log;
+        r.session.log_user = &cli;
+    }
     if (rc != 0) {
         code = rc > 0 ? CLI_OK : CLI_USAGE;
     } else if (r.doctor) {

@@ -149,9 +149,10 @@ const struct cli_option tool_options[] = {
      TO(session.device)},
     {"backend", 0, CLI_WORD, "NAME", "auto, ref, cpu, onednn, cuda or cudnn",
      TO(session.backend), .words = device_backend_names},
-    {"precision", 0, CLI_WORD, "P", "fp32 (default), tf32, fp16 or bf16",
+    {"precision", 0, CLI_WORD, "P", "fp32 (default), tf32, fp16, bf16, or best",
      TO(session.precision), .words = device_precision_names,
-     .wanted = "fp32, tf32, fp16 or bf16 (8 bits: wconv --quantize=int8)"},
+     .wanted = "fp32, tf32, fp16, bf16 or best (8 bits: wconv "
+               "--quantize=int8)"},
     {"threads", 0, CLI_INT, "N", "CPU threads (all cores, 7 of 8 of many)",
      TO(session.threads), .min = 1, .max = 1024},
     {"max-memory", 0, CLI_BYTES, "BYTES",

@@ -128,6 +128,8 @@ static int list_archs(struct cli *cli, const struct cli_option *o,
 #define WHOLE(max)    "a whole number from 1 to " TEXT_OF(max)
 
 /* In the order of enum net_gradient. */
+static const char *const precision_names[] = {"fp32", "tf32", "fp16", "bf16",
+                                              NULL};
 static const char *const gradient_modes[] = {"product", "exact", "slope",
                                              "derivative", NULL};
 
@@ -243,7 +245,7 @@ const struct cli_option train_options[] = {
      TO(backend), .words = device_backend_names},
     {"precision", 0, CLI_WORD, "TYPE",
      "fp32, tf32, fp16 or bf16 (masters stay fp32)", TO(precision),
-     .words = device_precision_names},
+     .words = precision_names, .wanted = "fp32, tf32, fp16 or bf16"},
     {"deterministic", 0, CLI_FLAG, NULL, "the same bits on every run",
      TO(deterministic)},
     {"tune", 0, CLI_WORD, "on|off|exhaustive",

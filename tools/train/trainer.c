@@ -85,6 +85,9 @@ static int check_numbers(const struct infer_train_options *o,
         rc = in_range("smoothing", o->smoothing, 0, 1, err);
     if (rc == 0)
         rc = in_range("batch", (double)o->batch, 1, 1 << 24, err);
+    if (rc == 0)
+        rc = in_range("precision", (double)o->precision, INFER_PRECISION_FP32,
+                      INFER_PRECISION_BF16, err);
     return rc < 0 ? rc : in_range("classes", o->classes, 0, 1 << 24, err);
 }
 

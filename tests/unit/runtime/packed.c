@@ -54,6 +54,10 @@ static void test_packed_shared(void **unused)
     assert_ptr_equal(packed_data(plain), c->data);
     assert_int_equal(packed_plain(cache, 1, c, INFER_F64, &d, NULL, &wide), 0);
     assert_int_equal(packed_bytes(wide), 128);
+    /* The entry keeps the constant whose memory it uses. */
+    ((float *)(void *)c->data)[15] = 3.5f;
+    constant_unref(c);
+    assert_true(((const float *)packed_data(plain))[15] == 3.5f);
     packed_unref(cache, a);
     packed_unref(cache, again);
     packed_unref(cache, b);
@@ -62,7 +66,6 @@ static void test_packed_shared(void **unused)
     packed_unref(cache, wide);
     packed_unref(cache, NULL);
     packed_cache_free(cache);
-    constant_unref(c);
     device_close(&d);
 }
 

@@ -79,7 +79,8 @@ static int find_word(const char *what, const char *word,
 
 static const char *const backends[] = {"auto",  "ref", "onednn", "cuda",
                                        "cudnn", "cpu", NULL};
-static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16", NULL};
+static const char *const precisions[] = {"fp32", "tf32", "fp16",
+                                         "bf16", "best", NULL};
 
 /* Reads the keywords into options; the strings live as long as args and kw. */
 static int read_options(PyObject *args, PyObject *kw, struct session *self,
