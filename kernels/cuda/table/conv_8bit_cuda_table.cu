@@ -10,16 +10,16 @@
  * first-level cache.  They are read where they lie: lanes have one weight, and
  * so read one row, of 528 bytes.
  *
- * tile_kernel: a block of 256 threads computes tiles of 32 EACH pixels times 32
- * outputs of one group; a lane has EACH pixels, a warp 4 outputs.  Terms, the
- * channels innermost, come 32 at a time to shared memory.  single_kernel, for
- * groups of few outputs: a thread has one output.
+ * tile_kernel: a block of 256 threads computes tiles of OUTPUTS outputs, 32 or
+ * 16, of one group times 32 EACH or 64 EACH pixels; a lane has EACH pixels, a
+ * warp 4 outputs.  Terms, the channels innermost, come 32 at a time to shared
+ * memory.  single_kernel, for groups of few outputs: a thread has one output.
  *
  * Sums of 32 terms are in 32 bits, their totals in 64.
  *
  * Workspace: a word for each row of errors that tells whether it needs 32 bits,
  * the errors of 32 bits, those of 16.  Shared memory: x as (value, code) words
- * [32][32 EACH + 1], codes of w [32][32].
+ * [32][pixels + 1], codes of w [32][OUTPUTS].
  */
 #include <stdlib.h>
 
@@ -29,8 +29,7 @@
 
 #define THREADS 256
 #define TERMS   32
-#define OUTPUTS 32 /* of a tile */
-#define WARP    4  /* outputs of a warp */
+#define WARP    4 /* outputs of a warp */
 #define ROW     264
 #define OUTSIDE 256
 /* Fewer outputs a group leave most of a tile empty. */
@@ -186,23 +185,28 @@ finish(const struct conv_8bit_args &a, int m, int k, const long long (&sum)[N])
 
 /* ---- tiles --------------------------------------------------------- */
 
-template <int EACH> struct tile_memory {
-    alignas(16) uint32_t x[TERMS][32 * EACH + 1];
+template <int EACH, int OUTPUTS> struct tile_memory {
+    enum {
+        WARPS = OUTPUTS / WARP, /* with the same pixels */
+        PIXELS = THREADS / WARPS * EACH
+    };
+    alignas(16) uint32_t x[TERMS][PIXELS + 1];
     alignas(16) uint8_t w[TERMS][OUTPUTS];
 };
 
 /* Brings a chunk of terms; neighbouring threads have neighbouring terms. */
-template <int EACH>
+template <int EACH, int OUTPUTS>
 static __device__ __forceinline__ void
 load(const struct conv_8bit_args &a, int first, int m0, int k0, int end_k,
-     int group, struct tile_memory<EACH> *s)
+     int group, struct tile_memory<EACH, OUTPUTS> *s)
 {
     const int term = threadIdx.x % TERMS, across = threadIdx.x / TERMS;
     const bool valid = first + term < a.g.depth;
     const struct tap t = tap_of(a, valid ? first + term : 0);
 
 #pragma unroll 4
-    for (int i = across; i < 32 * EACH; i += THREADS / TERMS)
+    for (int i = across; i < tile_memory<EACH, OUTPUTS>::PIXELS;
+         i += THREADS / TERMS)
         s->x[term][i] = valid && m0 + i < a.g.m
                             ? x_at(a, corner_of(a, m0 + i), t, group)
                             : OUTSIDE;
@@ -212,21 +216,21 @@ load(const struct conv_8bit_args &a, int first, int m0, int k0, int end_k,
             valid && k0 + i < end_k ? (uint8_t)w_at(a, k0 + i, t) : 0x80;
 }
 
-template <int EACH, typename E>
+/* pixel: the first of this lane, the others are 32 apart; k: the first output
+ * of this warp. */
+template <int EACH, int OUTPUTS, typename E>
 static __device__ __forceinline__ void
-multiply(const E *errors, const struct tile_memory<EACH> *s,
-         int (&sum)[EACH][WARP])
+multiply(const E *errors, const struct tile_memory<EACH, OUTPUTS> *s, int pixel,
+         int k, int (&sum)[EACH][WARP])
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
 #pragma unroll 4
     for (int t = 0; t < TERMS; t++) {
-        const uint32_t four =
-            *reinterpret_cast<const uint32_t *>(&s->w[t][warp * WARP]);
+        const uint32_t four = *reinterpret_cast<const uint32_t *>(&s->w[t][k]);
         uint32_t x[EACH];
 #pragma unroll
         for (int i = 0; i < EACH; i++)
-            x[i] = s->x[t][lane + i * 32];
+            x[i] = s->x[t][pixel + i * 32];
 #pragma unroll
         for (int j = 0; j < WARP; j++) {
             const int code = (int)(four >> 8 * j & 255);
@@ -238,14 +242,17 @@ multiply(const E *errors, const struct tile_memory<EACH> *s,
     }
 }
 
-template <int EACH, typename E>
-static __device__ __forceinline__ void tile_run(const struct conv_8bit_args &a,
-                                                const E *errors,
-                                                struct tile_memory<EACH> *s)
+template <int EACH, int OUTPUTS, typename E>
+static __device__ __forceinline__ void
+tile_run(const struct conv_8bit_args &a, const E *errors,
+         struct tile_memory<EACH, OUTPUTS> *s)
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    typedef struct tile_memory<EACH, OUTPUTS> Memory;
+    const int warp = threadIdx.x / 32;
+    const int pixel = warp / Memory::WARPS * 32 * EACH + (int)threadIdx.x % 32;
+    const int own_k = warp % Memory::WARPS * WARP;
     const int group = (int)blockIdx.y / a.tiles_k;
-    const int m0 = (int)blockIdx.x * 32 * EACH;
+    const int m0 = (int)blockIdx.x * Memory::PIXELS;
     const int k0 = group * a.g.kg + (int)blockIdx.y % a.tiles_k * OUTPUTS;
     const int end_k = (group + 1) * a.g.kg;
     long long total[EACH][WARP] = {};
@@ -253,20 +260,20 @@ static __device__ __forceinline__ void tile_run(const struct conv_8bit_args &a,
     for (int first = 0; first < a.g.depth; first += TERMS) {
         int sum[EACH][WARP] = {};
         __syncthreads();
-        load<EACH>(a, first, m0, k0, end_k, group, s);
+        load(a, first, m0, k0, end_k, group, s);
         __syncthreads();
-        multiply<EACH>(errors, s, sum);
+        multiply(errors, s, pixel, own_k, sum);
 #pragma unroll
         for (int i = 0; i < EACH; i++)
 #pragma unroll
             for (int j = 0; j < WARP; j++)
                 total[i][j] += sum[i][j];
     }
-    const int k = k0 + warp * WARP;
+    const int k = k0 + own_k;
     const bool wide = quant_is_wide(a.out, a.g.kg);
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        const int m = m0 + i * 32 + lane;
+        const int m = m0 + pixel + i * 32;
         if (m >= a.g.m || k >= end_k)
             continue;
         if (wide) {
@@ -282,17 +289,17 @@ static __device__ __forceinline__ void tile_run(const struct conv_8bit_args &a,
     }
 }
 
-template <int EACH>
+template <int EACH, int OUTPUTS>
 static __global__ void __launch_bounds__(THREADS)
     tile_kernel(const __grid_constant__ struct conv_8bit_args a)
 {
-    __shared__ struct tile_memory<EACH> s;
+    __shared__ struct tile_memory<EACH, OUTPUTS> s;
 
     launch_wait();
     if (errors_are_wide(a.errors))
-        tile_run<EACH>(a, a.errors->in32, &s);
+        tile_run(a, a.errors->in32, &s);
     else
-        tile_run<EACH>(a, a.errors->in16, &s);
+        tile_run(a, a.errors->in16, &s);
 }
 
 /* ---- single outputs ------------------------------------------------ */
@@ -334,10 +341,36 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- the host's side ----------------------------------------------- */
 
+struct tile {
+    int pixels, outputs;
+    void (*kernel)(const struct conv_8bit_args);
+};
+
+#define TILE(EACH, OUTPUTS)                                                    \
+    {                                                                          \
+        tile_memory<EACH, OUTPUTS>::PIXELS, OUTPUTS,                           \
+            tile_kernel<EACH, OUTPUTS>                                         \
+    }
+
+/* [outputs at most 16][few tiles] */
+static const struct tile tiles[2][2] = {{TILE(4, 32), TILE(1, 32)},
+                                        {TILE(4, 16), TILE(1, 16)}};
+
 struct conv_8bit_state {
     struct conv_geometry g;
     int multiprocessors;
 };
+
+/* Small tiles where large ones do not fill the device twice. */
+static const struct tile *choose_tile(const struct conv_8bit_state *s)
+{
+    const struct conv_geometry *g = &s->g;
+    const struct tile *t = tiles[g->kg <= 16];
+    const int64_t blocks = (int64_t)conv_ceil_div(g->m, t->pixels) *
+                           conv_ceil_div(g->kg, t->outputs) * g->groups;
+
+    return blocks < 2 * s->multiprocessors ? t + 1 : t;
+}
 
 static int read_problem(const struct kern_problem *p,
                         const struct kern_device *d, int,
@@ -352,7 +385,7 @@ static int read_problem(const struct kern_problem *p,
         rc = quant_check(p, why);
     if (rc < 0)
         return rc;
-    if ((int64_t)s->g.groups * conv_ceil_div(s->g.kg, OUTPUTS) > 65535 &&
+    if ((int64_t)s->g.groups * conv_ceil_div(s->g.kg, 16) > 65535 &&
         s->g.kg >= LEAST_OUTPUTS)
         return error_set(why, INFER_EUNSUPPORTED, "has too many outputs");
     s->multiprocessors = conv_multiprocessors(d);
@@ -393,7 +426,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.by_s.init((uint32_t)g->s);
     a.by_q.init((uint32_t)g->q);
     a.by_p.init((uint32_t)g->p);
-    a.tiles_k = conv_ceil_div(g->kg, OUTPUTS);
+    const struct tile *tile = choose_tile(s);
+    a.tiles_k = conv_ceil_div(g->kg, tile->outputs);
     const int rc = launch_chained(error_kernel, dim3(256), dim3(THREADS), 0,
                                   args->stream, a, err);
     if (rc < 0)
@@ -402,13 +436,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         return launch_chained(single_kernel,
                               dim3(cuda_blocks((int64_t)g->m * g->k, THREADS)),
                               dim3(THREADS), 0, args->stream, a, err);
-    const int tiles_y = a.tiles_k * g->groups;
-    const bool few =
-        (int64_t)conv_ceil_div(g->m, 128) * tiles_y < 2 * s->multiprocessors;
-    return launch_chained(
-        few ? tile_kernel<1> : tile_kernel<4>,
-        dim3((unsigned)conv_ceil_div(g->m, few ? 32 : 128), (unsigned)tiles_y),
-        dim3(THREADS), 0, args->stream, a, err);
+    return launch_chained(tile->kernel,
+                          dim3((unsigned)conv_ceil_div(g->m, tile->pixels),
+                               (unsigned)(a.tiles_k * g->groups)),
+                          dim3(THREADS), 0, args->stream, a, err);
 }
 
 KERN_FUNCTIONS(conv_8bit_cuda_table) = {

@@ -45,7 +45,7 @@ struct shape {
     int columns, scalars, terms;
     size_t shared; /* without the table */
     tile_function *kernel;
-    slope_function *slopes;
+    slope_function *slopes, *large_slopes; /* table in shared memory or not */
 };
 
 #define SHAPE(WARPS, SCALARS, TERMS)                                           \
@@ -54,7 +54,8 @@ struct shape {
             tile_shape<WARPS, SCALARS, TERMS>::scalars, TERMS,                 \
             sizeof(struct tile_shared<tile_shape<WARPS, SCALARS, TERMS>>),     \
             tile_kernel<WARPS, SCALARS, TERMS>,                                \
-            slope_kernel<WARPS, SCALARS, TERMS>                                \
+            slope_kernel<true, WARPS, SCALARS, TERMS>,                         \
+            slope_kernel<false, WARPS, SCALARS, TERMS>                         \
     }
 
 /* The most scalars of a tile first. */
@@ -233,10 +234,10 @@ static int launch_slopes(const struct kern_exec *e,
     a.point = (const uint32_t *)args->in[point];
     table_strides(&e->problem.in[point], false, a.point_stride);
     a.w_is_gradient = product_slope_gradient(&e->problem) == 1;
-    a.shared = s->room > 0;
-    const int rc = launch_chained(shape->slopes, dim3((unsigned)s->blocks),
-                                  dim3(TILE_THREADS), shape->shared + s->room,
-                                  args->stream, a, err);
+    slope_function *kernel = s->room > 0 ? shape->slopes : shape->large_slopes;
+    const int rc =
+        launch_chained(kernel, dim3((unsigned)s->blocks), dim3(TILE_THREADS),
+                       shape->shared + s->room, args->stream, a, err);
     return rc < 0 ? rc : launch_join(s, tile, args->stream, err);
 }
 

@@ -21,13 +21,24 @@ struct slope_args {
     const uint32_t *point;
     int point_stride[5]; /* as those of the residual */
     bool w_is_gradient;  /* else x is */
-    bool shared;         /* the table is in shared memory */
 };
 
-/* The table as a thread reads it: at(o, q) by strides. */
-struct slope_table {
+/* The table as a thread reads it: steps from o to o and from q to q, of bytes
+ * from an address of shared memory on, or of elements where it lies. */
+template <bool SHARED> struct slope_table {
     const float *at;
-    uint32_t o, q;
+    uint32_t address, o, q;
+
+    __device__ __forceinline__ float entry(uint32_t place) const
+    {
+        if constexpr (SHARED) {
+            float v;
+            asm("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address + place));
+            return v;
+        } else {
+            return __ldg(at + place);
+        }
+    }
 };
 
 /* q with significand 1; a NaN stays one, subnormal numbers become zero. */
@@ -39,18 +50,21 @@ static __device__ __forceinline__ float slope_scale(uint32_t q)
 }
 
 /* Brings the table to shared memory, q outermost. */
-static __device__ __forceinline__ struct slope_table
-slope_load(const struct slope_args &a, float *to)
-{
+template <bool SHARED>
+static __device__ __forceinline__ struct slope_table<SHARED>
+slope_load(const struct slope_args &a, float *to) {
     const struct tile_args &t = a.tile;
     const float *from = (const float *)t.table;
     const uint32_t side = 1u << t.m;
 
-    if (!a.shared)
-        return {from, (uint32_t)t.row, (uint32_t)t.column};
-    for (uint32_t i = threadIdx.x; i >> 2 * t.m == 0; i += TILE_THREADS)
-        to[i] = from[(i & (side - 1)) * t.row + (i >> t.m) * t.column];
-    return {to, 1, side};
+    if constexpr (SHARED) {
+        for (uint32_t i = threadIdx.x; i >> 2 * t.m == 0; i += TILE_THREADS)
+            to[i] = from[(i & (side - 1)) * t.row + (i >> t.m) * t.column];
+        return {to, (uint32_t)__cvta_generic_to_shared(to), sizeof(float),
+                side * (uint32_t)sizeof(float)};
+    } else {
+        return {from, 0, (uint32_t)t.row, (uint32_t)t.column};
+    }
 }
 
 /* Stores a chunk as it is. */
@@ -80,7 +94,7 @@ slope_store(const struct tile_args &a, int buffer, const uint32_t *x,
 template <int SCALARS>
 static __device__ __forceinline__ void
 slope_points(const struct slope_args &a, const struct tile_task &t,
-             const struct slope_table &table, int column, int scalar,
+             uint32_t o_step, int column, int scalar,
              uint32_t (&o)[SCALARS][TILE_LANE])
 {
     const struct table_geometry &g = a.tile.g;
@@ -107,7 +121,7 @@ slope_points(const struct slope_args &a, const struct tile_task &t,
             if (valid && k < g.scalars)
                 o[j][i] = product_table_index(a.tile.m,
                                               a.point[(int)(offset + of_k)]) *
-                          table.o;
+                          o_step;
         }
     }
 }
@@ -127,10 +141,10 @@ slope_is_inside(const struct table_geometry &g,
 }
 
 /* Adds a chunk's products; W: w is the gradient. */
-template <bool W, int SCALARS, typename Shape>
+template <bool W, int SCALARS, typename Shape, typename Table>
 static __device__ __forceinline__ void
 slope_add(const struct slope_args &a, const struct tile_shared<Shape> *s,
-          const struct slope_table &table, int buffer, int column, int scalar,
+          const Table &table, int buffer, int column, int scalar,
           const uint32_t (&o)[SCALARS][TILE_LANE],
           float (&sum)[SCALARS][TILE_LANE])
 {
@@ -150,7 +164,7 @@ slope_add(const struct slope_args &a, const struct tile_shared<Shape> *s,
             for (int i = 0; i < TILE_LANE; i++) {
                 const uint32_t q = W ? x[i] : w, g = W ? w : x[i];
                 const float slope =
-                    table.at[product_table_index(m, q) * table.q + o[j][i]] *
+                    table.entry(product_table_index(m, q) * table.q + o[j][i]) *
                     slope_scale(q);
                 if (!odd || slope_is_inside(a.tile.g, s, buffer, k, column + i))
                     sum[j][i] = fmaf(table_float(g), slope, sum[j][i]);
@@ -160,10 +174,10 @@ slope_add(const struct slope_args &a, const struct tile_shared<Shape> *s,
 }
 
 /* Multiplies one tile; chunk c is in buffer c % 2. */
-template <bool W, int SCALARS, typename Shape>
+template <bool W, int SCALARS, typename Shape, typename Table>
 static __device__ __forceinline__ void
 slope_run(const struct slope_args &a, const struct tile_task &t,
-          const struct slope_table &table, int column, int scalar,
+          const Table &table, int column, int scalar,
           struct tile_shared<Shape> *s, float (&sum)[SCALARS][TILE_LANE])
 {
     uint32_t x[Shape::x_own], w[Shape::w_own], o[SCALARS][TILE_LANE];
@@ -172,7 +186,7 @@ slope_run(const struct slope_args &a, const struct tile_task &t,
     tile_place_columns(a.tile, t, s);
     tile_place_terms(a.tile, t, t.first, 0, s);
     tile_place_terms(a.tile, t, t.first + Shape::terms, 1, s);
-    slope_points<SCALARS>(a, t, table, column, scalar, o);
+    slope_points<SCALARS>(a, t, table.o, column, scalar, o);
     __syncthreads();
     tile_load(a.tile, t, t.first, 0, s, x, w);
     slope_store(a.tile, 0, x, w, s);
@@ -190,7 +204,7 @@ slope_run(const struct slope_args &a, const struct tile_task &t,
     }
 }
 
-template <int WARPS, int SCALARS, int TERMS>
+template <bool SHARED, int WARPS, int SCALARS, int TERMS>
 static __global__ void __launch_bounds__(TILE_THREADS, 2)
     slope_kernel(const __grid_constant__ struct slope_args a)
 {
@@ -202,7 +216,8 @@ static __global__ void __launch_bounds__(TILE_THREADS, 2)
     const int scalar = warp / WARPS * SCALARS;
 
     launch_wait();
-    const struct slope_table table = slope_load(a, (float *)(s + 1));
+    const struct slope_table<SHARED> table =
+        slope_load<SHARED>(a, (float *)(s + 1));
     if (threadIdx.x == 0) /* sums are not scaled */
         s->rules.unscale[0] = s->rules.unscale[1] = 1;
     for (int64_t i = blockIdx.x; i < a.tile.tasks; i += gridDim.x) {
