@@ -28,7 +28,6 @@ struct reader {
     jmp_buf jump;
     /* Filled before the jump can be taken; freed after it. */
     struct infer_image image;
-    png_bytep *rows;
 };
 
 const char *image_png_version(void)
@@ -88,7 +87,6 @@ static void set_transforms(png_structp png, png_infop info)
     if (color == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png, info) < 8)
         png_set_expand_gray_1_2_4_to_8(png);
     png_set_strip_alpha(png);
-    png_set_interlace_handling(png);
 }
 
 /* Indices into the palette, or gray samples, one per byte. */
@@ -102,7 +100,6 @@ static int set_indices(struct reader *r, png_structp png, png_infop info)
                          "PNG: a mask has a palette or gray values of up to 8 "
                          "bits");
     png_set_packing(png);
-    png_set_interlace_handling(png);
     return INFER_OK;
 }
 
@@ -123,9 +120,9 @@ static int keep_rows(struct reader *r, png_structp png, png_infop info)
 {
     const png_uint_32 width = png_get_image_width(png, info);
     const png_uint_32 height = png_get_image_height(png, info);
+    const int passes = png_set_interlace_handling(png);
     size_t row_bytes;
     int channels, rc = INFER_OK;
-    png_uint_32 y;
 
     if (r->purpose == INDICES)
         rc = set_indices(r, png, info);
@@ -143,12 +140,11 @@ static int keep_rows(struct reader *r, png_structp png, png_infop info)
     rc = image_new((int)width, (int)height, channels, r->err, &r->image);
     if (rc < 0)
         return rc;
-    r->rows = malloc(height * sizeof(*r->rows));
-    if (r->rows == NULL)
-        return error_set(r->err, INFER_EMEMORY, "out of memory");
-    for (y = 0; y < height; y++)
-        r->rows[y] = r->image.pixels + y * row_bytes;
-    png_read_image(png, r->rows);
+    /* As png_read_image(), which wants an array of pointers: eight bytes a row
+     * are more than a row may have. */
+    for (int pass = 0; pass < passes; pass++)
+        for (png_uint_32 y = 0; y < height; y++)
+            png_read_row(png, r->image.pixels + y * row_bytes, NULL);
     return INFER_OK;
 }
 
@@ -192,7 +188,6 @@ static int decode(const unsigned char *data, size_t bytes, enum purpose purpose,
     else
         rc = INFER_EFORMAT; /* on_error() has set the error */
     png_destroy_read_struct(&png, &info, NULL);
-    free(r.rows);
     if (rc < 0)
         infer_image_free(&r.image);
     else if (purpose != TRIAL)

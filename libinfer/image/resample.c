@@ -33,79 +33,102 @@ static double cubic(double x)
     return 0;
 }
 
-/* For each output place: the first input place, how many, and the weights
- * (taps entries each). */
+/* Of each output place from `begin` to `end`: the first input place, how many,
+ * and the weights (taps entries each).  The whole table has about two entries
+ * an input place, so that a long axis takes several. */
 struct kernel {
-    int taps;
+    double (*filter)(double);
+    double scale, filter_scale, support;
+    int in_size, out_size, taps;
+    int begin, end, most; /* most: places of a table */
     int *first, *count;
     int32_t *weight;
+    double *row; /* weights of one place */
 };
+
+/* Entries of a table, unless one place has more. */
+#define MOST_WEIGHTS (1 << 20)
 
 static void kernel_free(struct kernel *k)
 {
     free(k->first);
     free(k->count);
     free(k->weight);
+    free(k->row);
 }
 
-/* Fills the weights of one output place; double_weight has taps entries. */
-static void place_weights(struct kernel *k, int at, int in_size, double scale,
-                          double filter_scale, double support,
-                          double (*filter)(double), double *double_weight)
+/* Fills the weights of one output place. */
+static void place_weights(struct kernel *k, int at)
 {
-    double center = (at + 0.5) * scale, sum = 0;
-    int first = (int)(center - support + 0.5);
-    int last = (int)(center + support + 0.5);
+    const double center = (at + 0.5) * k->scale;
+    const size_t place = (size_t)(at - k->begin);
+    int first = (int)(center - k->support + 0.5);
+    int last = (int)(center + k->support + 0.5);
+    double sum = 0;
     int i;
 
     if (first < 0)
         first = 0;
-    if (last > in_size)
-        last = in_size;
+    if (last > k->in_size)
+        last = k->in_size;
     for (i = 0; i < last - first; i++) {
-        double_weight[i] =
-            filter((i + first - center + 0.5) * (1.0 / filter_scale));
-        sum += double_weight[i];
+        k->row[i] =
+            k->filter((i + first - center + 0.5) * (1.0 / k->filter_scale));
+        sum += k->row[i];
     }
     for (i = 0; i < last - first; i++) {
-        double w = double_weight[i] / (sum != 0 ? sum : 1);
+        double w = k->row[i] / (sum != 0 ? sum : 1);
 
-        k->weight[(size_t)at * (size_t)k->taps + (size_t)i] =
+        k->weight[place * (size_t)k->taps + (size_t)i] =
             (int32_t)((w < 0 ? -0.5 : 0.5) + w * (1 << FRACTION_BITS));
     }
-    k->first[at] = first;
-    k->count[at] = last - first;
+    k->first[place] = first;
+    k->count[place] = last - first;
 }
 
 static int kernel_make(int in_size, int out_size, enum graph_filter which,
                        struct infer_error *err, struct kernel *k)
 {
-    double (*filter)(double) = which == GRAPH_BICUBIC ? cubic : triangle;
-    double scale = (double)in_size / out_size;
-    double filter_scale = scale < 1 ? 1 : scale;
-    double support = (which == GRAPH_BICUBIC ? 2.0 : 1.0) * filter_scale;
-    double *row = NULL;
     size_t n;
-    int i;
 
     memset(k, 0, sizeof(*k));
-    k->taps = (int)ceil(support) * 2 + 1;
-    if (checked_mul((size_t)out_size, (size_t)k->taps, &n)) {
-        k->first = calloc((size_t)out_size, sizeof(*k->first));
-        k->count = calloc((size_t)out_size, sizeof(*k->count));
+    k->filter = which == GRAPH_BICUBIC ? cubic : triangle;
+    k->in_size = in_size;
+    k->out_size = out_size;
+    k->scale = (double)in_size / out_size;
+    k->filter_scale = k->scale < 1 ? 1 : k->scale;
+    k->support = (which == GRAPH_BICUBIC ? 2.0 : 1.0) * k->filter_scale;
+    k->taps = (int)ceil(k->support) * 2 + 1;
+    k->most = MOST_WEIGHTS / k->taps;
+    if (k->most > out_size)
+        k->most = out_size;
+    if (k->most < 1)
+        k->most = 1;
+    if (checked_mul((size_t)k->most, (size_t)k->taps, &n)) {
+        k->first = calloc((size_t)k->most, sizeof(*k->first));
+        k->count = calloc((size_t)k->most, sizeof(*k->count));
         k->weight = calloc(n, sizeof(*k->weight));
-        row = calloc((size_t)k->taps, sizeof(*row));
+        k->row = calloc((size_t)k->taps, sizeof(*k->row));
     }
-    if (row == NULL || k->first == NULL || k->count == NULL ||
+    if (k->row == NULL || k->first == NULL || k->count == NULL ||
         k->weight == NULL) {
-        free(row);
         kernel_free(k);
         return error_set(err, INFER_EMEMORY, "out of memory");
     }
-    for (i = 0; i < out_size; i++)
-        place_weights(k, i, in_size, scale, filter_scale, support, filter, row);
-    free(row);
     return INFER_OK;
+}
+
+/* The table of the next places; false: there are none. */
+static bool kernel_next(struct kernel *k)
+{
+    k->begin = k->end;
+    if (k->begin == k->out_size)
+        return false;
+    k->end =
+        k->out_size - k->begin < k->most ? k->out_size : k->begin + k->most;
+    for (int i = k->begin; i < k->end; i++)
+        place_weights(k, i);
+    return true;
 }
 
 static uint8_t clip8(int64_t sum)
@@ -127,29 +150,34 @@ static uint8_t weigh(const uint8_t *from, size_t step, const int32_t *weight,
     return clip8(sum);
 }
 
-/* Resamples along one axis: along x where horizontal, else along y. */
+/* Resamples along one axis, the places of the table: along x where horizontal,
+ * else along y. */
 static void resample(const struct infer_image *in, const struct kernel *k,
                      bool horizontal, struct infer_image *out)
 {
-    size_t pixel = (size_t)in->channels;
-    size_t in_row = (size_t)in->width * pixel;
-    size_t step = horizontal ? pixel : in_row;
-    uint8_t *to = out->pixels;
-    int x, y;
-    size_t c;
+    const size_t pixel = (size_t)in->channels;
+    const size_t in_row = (size_t)in->width * pixel;
+    const size_t step = horizontal ? pixel : in_row;
+    const int top = horizontal ? 0 : k->begin;
+    const int bottom = horizontal ? out->height : k->end;
+    const int left = horizontal ? k->begin : 0;
+    const int right = horizontal ? k->end : out->width;
 
-    for (y = 0; y < out->height; y++)
-        for (x = 0; x < out->width; x++) {
-            int at = horizontal ? x : y;
-            size_t start =
+    for (int y = top; y < bottom; y++) {
+        uint8_t *to = out->pixels +
+                      ((size_t)y * (size_t)out->width + (size_t)left) * pixel;
+
+        for (int x = left; x < right; x++) {
+            const size_t at = (size_t)((horizontal ? x : y) - k->begin);
+            const size_t start =
                 horizontal ? (size_t)y * in_row + (size_t)k->first[at] * pixel
                            : (size_t)k->first[at] * in_row + (size_t)x * pixel;
 
-            for (c = 0; c < pixel; c++)
+            for (size_t c = 0; c < pixel; c++)
                 *to++ = weigh(in->pixels + start + c, step,
-                              k->weight + (size_t)at * (size_t)k->taps,
-                              k->count[at]);
+                              k->weight + at * (size_t)k->taps, k->count[at]);
         }
+    }
 }
 
 static int resample_axis(const struct infer_image *in, int size,
@@ -164,7 +192,7 @@ static int resample_axis(const struct infer_image *in, int size,
         return rc;
     rc = image_new(horizontal ? size : in->width,
                    horizontal ? in->height : size, in->channels, err, out);
-    if (rc == INFER_OK)
+    while (rc == INFER_OK && kernel_next(&k))
         resample(in, &k, horizontal, out);
     kernel_free(&k);
     return rc;
@@ -195,11 +223,25 @@ static int resize_nearest(const struct infer_image *in, int width, int height,
     return INFER_OK;
 }
 
+/* Pixels of the picture between the two axes, unless the input has more. */
+#define MOST_BETWEEN ((int64_t)1 << 26)
+
+/* True if columns are resampled first, as Pillow does.  A picture of few
+ * columns and many rows would grow without limit between the axes: its rows are
+ * first. */
+static bool columns_first(const struct infer_image *in, int width)
+{
+    const int64_t between = (int64_t)width * in->height;
+
+    return width <= in->width || between <= MOST_BETWEEN;
+}
+
 int image_resize(const struct infer_image *in, int width, int height,
                  enum graph_filter filter, struct infer_error *err,
                  struct infer_image *out)
 {
-    struct infer_image wide;
+    struct infer_image between;
+    bool columns;
     int rc;
 
     if (width < 1 || height < 1)
@@ -207,11 +249,14 @@ int image_resize(const struct infer_image *in, int width, int height,
                          "cannot resize a picture to %d x %d", width, height);
     if (filter == GRAPH_NEAREST)
         return resize_nearest(in, width, height, err, out);
-    rc = resample_axis(in, width, filter, true, err, &wide);
+    columns = columns_first(in, width);
+    rc = resample_axis(in, columns ? width : height, filter, columns, err,
+                       &between);
     if (rc < 0)
         return rc;
-    rc = resample_axis(&wide, height, filter, false, err, out);
-    infer_image_free(&wide);
+    rc = resample_axis(&between, columns ? height : width, filter, !columns,
+                       err, out);
+    infer_image_free(&between);
     return rc;
 }
 

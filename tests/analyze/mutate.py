@@ -5,7 +5,7 @@ whose removal no test notices.
 
 usage: tests/analyze/mutate.py FOLDER [--sample N] [--seed S] [--only GLOB]
                                [--jobs N] [--reuse BUILD] [--plain]
-                               [--list]
+                               [--list] [--unmet]
 
 A check is an operand of || in the condition of an if whose body reports an
 error, or whose body returns false, -1 or NULL and that compares sizes.  Out of
@@ -18,7 +18,9 @@ comes from BUILD, a built folder of these sources (--without-cuda); --plain
 leaves the sanitizers out, which is quicker and notices less.  A test notices it
 by failing, by a finding of a sanitizer, or by taking more than 120 seconds of
 processor time.  The last lines: how many of the sample were noticed, and those
-that were not.
+that were not.  --unmet lists the checks whose condition holds in no test: no
+test can notice that one of them is gone, but by what its condition does.
+tests/analyze/grow.py looks for inputs that notice more.
 """
 import argparse
 import concurrent.futures
@@ -48,8 +50,9 @@ SUPPORT = r"""
 #include <stdio.h>
 #include <string.h>
 int mutant_removed(int n);
-static unsigned char mutant_hit[1 << 16];
-static int mutant = -1;
+int mutant_met(int n);
+unsigned char mutant_seen[1 << 16]; /* 1: evaluated, 2: true */
+int mutant = -1;
 __attribute__((constructor)) static void mutant_start(void)
 {
     const char *text = getenv("MUTANT");
@@ -62,14 +65,19 @@ __attribute__((destructor)) static void mutant_end(void)
     if (!f)
         return;
     for (int i = 0; i < 1 << 16; i++)
-        if (mutant_hit[i])
-            fprintf(f, "%d\n", i);
+        if (mutant_seen[i])
+            fprintf(f, "%d %d\n", i, mutant_seen[i]);
     fclose(f);
 }
 int mutant_removed(int n)
 {
-    mutant_hit[n] = 1;
+    mutant_seen[n] |= 1;
     return n == mutant;
+}
+int mutant_met(int n)
+{
+    mutant_seen[n] |= 2;
+    return 1;
 }
 """
 
@@ -188,13 +196,15 @@ def instrument(source):
                 text = open(path).read()
                 out, at = [], 0
                 for a, b in checks_of(text):
-                    out += [text[at:a], "(!mutant_removed(%d) && (" %
-                            len(checks), text[a:b], "))"]
+                    n = len(checks)
+                    out += [text[at:a], "(!mutant_removed(%d) && (" % n,
+                            text[a:b], ") && mutant_met(%d))" % n]
                     at = b
                     checks.append((relative, text.count("\n", 0, a) + 1,
                                    " ".join(text[a:b].split())))
                 if out:
-                    text = "int mutant_removed(int n);\n#line 1\n" + \
+                    text = "int mutant_removed(int n);\n" \
+                        "int mutant_met(int n);\n#line 1\n" + \
                         "".join(out) + text[at:]
                     open(path, "w").write(text)
     error = os.path.join(source, "kernels/base/error.c")
@@ -288,7 +298,8 @@ def run(folder, program, **more):
 
 
 def reach(folder, names, jobs):
-    """The checks that each test reaches: {program: set of numbers}."""
+    """The checks that each test reaches: {program: {number: whether its condition
+    holds there}}."""
     def one(program):
         hits = os.path.join(folder, "hits-" + program.replace("/", "-"))
         if not os.path.exists(hits):
@@ -297,7 +308,8 @@ def reach(folder, names, jobs):
                 print("fails without a mutant: " + program, file=sys.stderr)
                 open(hits + ".new", "w").close()
             os.rename(hits + ".new", hits)
-        return program, {int(n) for n in open(hits)}
+        pairs = (line.split() for line in open(hits))
+        return program, {int(n): seen == "3" for n, seen in pairs}
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         return dict(pool.map(one, names))
@@ -313,6 +325,7 @@ def main():
     p.add_argument("--reuse")
     p.add_argument("--plain", action="store_true")
     p.add_argument("--list", action="store_true")
+    p.add_argument("--unmet", action="store_true")
     o = p.parse_args()
     folder = os.path.abspath(o.folder)
     top = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
@@ -325,14 +338,25 @@ def main():
         return 0
     names = programs(os.path.join(folder, "source"))
     reached = reach(folder, names, o.jobs)
+    if o.unmet:
+        met = {n for hits in reached.values() for n in hits if hits[n]}
+        for n in chosen:
+            if n not in met:
+                print(n, *checks[n])
+        print("%d of %d checks are met by no test" %
+              (sum(n not in met for n in chosen), len(chosen)))
+        return 0
     total = len(chosen)
     if o.sample and o.sample < len(chosen):
         chosen = sorted(random.Random(o.seed).sample(chosen, o.sample))
 
     def one(n):
         tests = [t for t in names if n in reached[t]]
-        # Those that reach few checks are the ones about this reader.
-        tests.sort(key=lambda t: len(reached[t]))
+        # Where the condition holds; those that reach few checks are the ones
+        # about this reader.
+        tests.sort(key=lambda t: (not reached[t][n], len(reached[t])))
+        if "(" not in checks[n][2] and not any(reached[t][n] for t in tests):
+            return n, None, len(tests)
         for t in tests:
             if not run(folder, t, MUTANT=str(n)):
                 return n, t, len(tests)

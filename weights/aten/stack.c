@@ -135,6 +135,9 @@ int aten_trace(struct onnx_import *im)
     return ATEN_LAST(im, "ReduceSum", &a, x);
 }
 
+/* Rows of a matrix whose diagonal is given. */
+#define MAX_MATRIX 65536
+
 /* The last dimension as diagonal `offset` of matrices of zeros, whose rows and
  * columns become dimensions a and b. */
 static struct pb_span embedded(struct onnx_import *im, struct pb_span x,
@@ -142,17 +145,19 @@ static struct pb_span embedded(struct onnx_import *im, struct pb_span x,
 {
     const int rank = aten_rank(im, x);
     const int64_t n = aten_dim(im, x, -1);
-    const int64_t size = n + (offset < 0 ? -offset : offset);
+    const bool far = offset < -MAX_MATRIX || offset > MAX_MATRIX;
+    const int64_t size = far ? 0 : n + (offset < 0 ? -offset : offset);
     int64_t pads[2 * (INFER_MAX_RANK + 1)] = {0}, order[INFER_MAX_RANK];
     const int64_t square[2] = {size, size};
     struct aten_attrs eye = {.n = 0};
     struct pb_span mask;
     int k = 0;
 
-    if (im->rc < 0 || n < 1 || size > 65536 || a == b ||
+    if (im->rc < 0 || n < 1 || far || size > MAX_MATRIX || a == b ||
         rank + 1 > INFER_MAX_RANK) {
-        onnx_fail(im, INFER_EUNSUPPORTED, "a diagonal of %lld elements",
-                  (long long)n);
+        onnx_fail(im, INFER_EUNSUPPORTED,
+                  "a diagonal of %lld elements, moved by %lld", (long long)n,
+                  (long long)offset);
         return x;
     }
     /* Entry i stands in row i, or above the diagonal in column i. */

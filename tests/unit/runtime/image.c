@@ -4,6 +4,7 @@
 #include "tests/unit/graph/data.h"
 
 #include <math.h>
+#include <sys/resource.h>
 #include <zlib.h>
 
 #include "libinfer/image/image.h"
@@ -74,6 +75,35 @@ TEST(test_resize_equals_pillow)
     assert_int_equal(image_resize(&in, 0, 5, GRAPH_BILINEAR, NULL, &out),
                      INFER_EARGUMENT);
     infer_image_free(&in);
+}
+
+/* One column of 2^21 rows as 64 columns would be 2^27 pixels before its rows
+ * are resampled: each column is the resampled one, and the whole takes little.
+ */
+TEST(test_resize_of_a_line)
+{
+    enum { ROWS = 1 << 21, WIDTH = 64, HEIGHT = 3 };
+    struct infer_image in = {0}, line, out;
+    struct rusage before, after;
+
+    in.width = in.channels = 1;
+    in.height = ROWS;
+    in.pixels = malloc(ROWS);
+    assert_non_null(in.pixels);
+    for (int i = 0; i < ROWS; i++)
+        in.pixels[i] = (uint8_t)(i >> 13);
+    assert_int_equal(image_resize(&in, 1, HEIGHT, GRAPH_BILINEAR, NULL, &line),
+                     0);
+    getrusage(RUSAGE_SELF, &before);
+    assert_int_equal(
+        image_resize(&in, WIDTH, HEIGHT, GRAPH_BILINEAR, NULL, &out), 0);
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(after.ru_maxrss - before.ru_maxrss <= 64 << 10);
+    for (int i = 0; i < WIDTH * HEIGHT; i++)
+        assert_int_equal(out.pixels[i], line.pixels[i / WIDTH]);
+    infer_image_free(&in);
+    infer_image_free(&line);
+    infer_image_free(&out);
 }
 
 /* ---- PNG ----------------------------------------------------------- */
@@ -419,6 +449,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_resize_equals_pillow),
+        cmocka_unit_test(test_resize_of_a_line),
         cmocka_unit_test(test_png_suites),
         cmocka_unit_test(test_jpeg_reference),
         cmocka_unit_test(test_jpeg_near_djpeg),

@@ -87,6 +87,25 @@ static struct pb_message model_line(const char *line, int opset)
     return model_of(&g, opset);
 }
 
+/* The status of a line; `said`: the shapes or the refusal. */
+static int read_line(int opset, const char *line, char *said, size_t room)
+{
+    struct pb_message m = model_line(line, opset);
+    struct infer_error err;
+    struct graph *g = NULL;
+    int rc = read_at(NULL, &m, NULL, &err, &g);
+
+    if (rc == 0)
+        rc = graph_infer_shapes(g, NULL, &err);
+    if (rc == 0)
+        shapes_of(g, said, room);
+    else
+        snprintf(said, room, "%s", err.text);
+    graph_free(g);
+    pb_free(&m);
+    return rc;
+}
+
 TEST(test_operators)
 {
     static const struct {
@@ -101,22 +120,14 @@ TEST(test_operators)
     };
 
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct pb_message m = model_line(rows[i].line, rows[i].opset);
-        struct infer_error err;
-        struct graph *g = NULL;
-        char said[256];
-        int rc = read_at(NULL, &m, NULL, &err, &g);
+        char said[1024];
+        const int rc =
+            read_line(rows[i].opset, rows[i].line, said, sizeof said);
 
-        if (rc == 0)
-            rc = graph_infer_shapes(g, NULL, &err);
-        if (rc == 0)
-            shapes_of(g, said, sizeof said);
-        graph_free(g);
-        pb_free(&m);
         if (rc != rows[i].code || (rc == 0 ? strcmp(said, rows[i].word) != 0
-                                           : !strstr(err.text, rows[i].word)))
+                                           : !strstr(said, rows[i].word)))
             fail_msg("opset %d, %s: %d, '%s'", rows[i].opset, rows[i].line, rc,
-                     rc < 0 ? err.text : said);
+                     said);
     }
 }
 

@@ -54,10 +54,10 @@ static const char *comma(const struct text *t)
 
 static void put_meta(struct text *t, int type, const struct list *dim)
 {
-    int64_t stride = 1;
+    uint64_t stride = 1; /* wraps where a line overflows */
 
     for (int i = 1; i < dim->n; i++)
-        stride *= dim->integer[i];
+        stride *= (uint64_t)dim->integer[i];
     put(t, "{\"dtype\":%d,\"sizes\":[", type);
     for (int i = 0; i < dim->n; i++)
         if (dim->integer[i] < 0)
@@ -69,7 +69,7 @@ static void put_meta(struct text *t, int type, const struct list *dim)
     for (int i = 0; i < dim->n; i++) {
         put(t, "%s{\"as_int\":%lld}", i ? "," : "", (long long)stride);
         if (i + 1 < dim->n && dim->integer[i + 1] > 0)
-            stride /= dim->integer[i + 1];
+            stride /= (uint64_t)dim->integer[i + 1];
     }
     put(t, "],\"storage_offset\":{\"as_int\":0}}");
 }
