@@ -28,6 +28,8 @@ compile() {
 # ---- words and exit codes
 expect 0 'digits.c: 7 calls of 7 functions' "$wconv" "$weights" "$arch" \
     --emit-c="$dir/digits.c"
+expect 0 '^/\* Pictures: exact size .*gray, scale 1/255 (stored)' \
+    cat "$dir/digits.h"
 expect 0 'digits.infer: 8 nodes' "$wconv" "$weights" "$arch" \
     -o "$dir/digits.infer" --emit-c="$dir/digits.c"
 expect 0 '"arena_bytes"' "$wconv" "$weights" "$arch" --emit-c="$dir/again.c" \

@@ -30,9 +30,11 @@ struct emit_summary {
 int emit_c(const struct graph *g, const char *path, struct infer_error *err,
            struct emit_summary *out);
 /* The same, with both files left to the caller to commit or to abort, maybe
- * with others.  None is open after a failure. */
+ * with others.  None is open after a failure.  pictures: what the first input
+ * expects of pictures, for a comment of the header, or NULL. */
 enum { EMIT_FILES = 2 };
-int emit_c_put(const struct graph *g, const char *path, struct infer_error *err,
-               struct emit_summary *out, struct file_writer w[EMIT_FILES]);
+int emit_c_put(const struct graph *g, const char *path, const char *pictures,
+               struct infer_error *err, struct emit_summary *out,
+               struct file_writer w[EMIT_FILES]);
 
 #endif

@@ -233,7 +233,8 @@ static void add_prototype(struct emit_text *t, const char *name,
 }
 
 static void write_header(struct emit_text *t, const char *name,
-                         const struct emit_ports *ports, size_t arena)
+                         const struct emit_ports *ports, const char *pictures,
+                         size_t arena)
 {
     char big[EMIT_NAME], port[EMIT_NAME];
 
@@ -255,6 +256,10 @@ static void write_header(struct emit_text *t, const char *name,
         add_shape(t, p);
         emit_text_add(t, "\n");
     }
+    if (pictures)
+        emit_text_add(t,
+                      "\n/* Pictures: %s.\n * The caller prepares them. */\n",
+                      pictures);
     emit_text_add(t,
                   "\n/* Bytes of static memory besides constants. */\n"
                   "#define %s_ARENA_BYTES %zu\n\n"
@@ -409,8 +414,8 @@ static int put_files(const char *path, const struct emit_text *source,
 /* Everything but the plan and the names. */
 static int emit_all(struct emit *e, struct plan *plan,
                     const struct emit_ports *ports, const char *path,
-                    struct infer_error *err, struct emit_summary *out,
-                    struct file_writer w[EMIT_FILES])
+                    const char *pictures, struct infer_error *err,
+                    struct emit_summary *out, struct file_writer w[EMIT_FILES])
 {
     struct emit_text source = {0}, header = {0}, test = {0};
     size_t arena = 0;
@@ -423,7 +428,7 @@ static int emit_all(struct emit *e, struct plan *plan,
     if (rc == 0)
         copy_outputs(e, ports);
     if (rc == 0) {
-        write_header(&header, e->name, ports, arena);
+        write_header(&header, e->name, ports, pictures, arena);
         write_source(&source, e, ports, arena, &test);
         if (source.failed || header.failed || test.failed || e->failed ||
             e->run.failed || e->helpers.failed)
@@ -445,8 +450,9 @@ static int emit_all(struct emit *e, struct plan *plan,
     return rc;
 }
 
-int emit_c_put(const struct graph *g, const char *path, struct infer_error *err,
-               struct emit_summary *out, struct file_writer w[EMIT_FILES])
+int emit_c_put(const struct graph *g, const char *path, const char *pictures,
+               struct infer_error *err, struct emit_summary *out,
+               struct file_writer w[EMIT_FILES])
 {
     struct planning planning = {0};
     struct emit_ports ports = {0};
@@ -473,7 +479,7 @@ int emit_c_put(const struct graph *g, const char *path, struct infer_error *err,
                             &ports.out);
     }
     if (rc == 0)
-        rc = emit_all(&e, planning.plan, &ports, path, err, out, w);
+        rc = emit_all(&e, planning.plan, &ports, path, pictures, err, out, w);
     if (rc < 0)
         error_prefix(err, "--emit-c");
     emit_clear(&e);
@@ -487,7 +493,7 @@ int emit_c(const struct graph *g, const char *path, struct infer_error *err,
            struct emit_summary *out)
 {
     struct file_writer w[EMIT_FILES];
-    int rc = emit_c_put(g, path, err, out, w);
+    int rc = emit_c_put(g, path, NULL, err, out, w);
 
     if (rc == 0 && (rc = file_writers_commit(w, EMIT_FILES, false, err)) < 0)
         error_prefix(err, "--emit-c");

@@ -11,6 +11,7 @@
 #include "libinfer/graph/model_file.h"
 #include "libinfer/task/task.h"
 #include "tools/labels.h"
+#include "tools/preprocess.h"
 
 static const char usage[] =
     "usage: wconv IN -o OUT [options]\n"
@@ -507,10 +508,14 @@ static int write_results(const struct wconv_request *r, const struct graph *g,
                          struct infer_error *err)
 {
     struct file_writer w[EMIT_FILES + 1];
+    char pictures[256];
     int n = 0, rc = 0;
 
     if (r->emit_c != NULL) {
-        rc = emit_c_put(g, r->emit_c, err, emitted, w);
+        const bool told =
+            preprocess_text(g, "stored", pictures, sizeof pictures);
+
+        rc = emit_c_put(g, r->emit_c, told ? pictures : NULL, err, emitted, w);
         n = rc < 0 ? 0 : EMIT_FILES;
     }
     if (rc == 0 && r->out != NULL &&
