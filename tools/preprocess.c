@@ -48,6 +48,15 @@ int preprocess_set_preset(int which, struct graph_preprocess *p)
     return preset[which].channels;
 }
 
+void preprocess_fit_preset(const int64_t *dim, struct graph_preprocess *p)
+{
+    const int64_t side = dim[2] < dim[3] ? dim[2] : dim[3];
+
+    if (p->policy == GRAPH_RESIZE_SHORTER && p->resize > 0 && side > 0 &&
+        side <= 65536)
+        p->resize = (int)((p->resize * side + 112) / 224);
+}
+
 /* ---- in words ------------------------------------------------------ */
 
 static void add(struct words *w, const char *fmt, ...)

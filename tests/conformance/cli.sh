@@ -731,6 +731,13 @@ expect 0 '"op"' sh -c "'$infer' $run=/dev/stdout | cat"
 expect 2 '/dev/full: ' "$infer" $run=/dev/full
 expect 2 'nowhere/x: ' "$infer" -m "$dir/missing" --bench --duration=1m \
     --profile="$dir/nowhere/x"
+# A preset resizes by the size of the input.
+expect 0 'shorter side 18 .*centre crop 16x16' "$wconv" \
+    "$src/tests/data/seed_graph.pb" -o "$dir/y.infer" --preset=imagenet
+expect 0 'shorter side 20 .*centre crop 16x16' "$wconv" \
+    "$src/tests/data/seed_graph.pb" -o "$dir/y.infer" --preset=caffe --resize=20
+expect 1 'resize=12: a shorter side below' "$wconv" \
+    "$src/tests/data/seed_graph.pb" -o "$dir/y.infer" --resize=12
 # Names of files and folders: empty, or those of another kind.
 expect 1 "labels takes the name of a file or folder, not ''" "$infer" \
     -m "$model" --labels= "$pictures/7.png"

@@ -174,6 +174,7 @@ static int preset_model(const struct infer_model *model, int which,
         graph_free(g);
         return INFER_OK; /* a preset of colours for a gray input */
     }
+    preprocess_fit_preset(dim, p);
     if (dim[1] == 1)
         p->color = GRAPH_GRAY;
     return model_from_graph(g, err, out);

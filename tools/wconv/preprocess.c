@@ -81,7 +81,7 @@ int wconv_set_preset(struct cli *cli, const struct cli_option *o,
     if (which < 0)
         return CLI_BAD;
     p->means = p->stds = preprocess_set_preset(which, &p->stored);
-    p->resized = p->stored.resize != 0;
+    p->resized = p->by_preset = p->stored.resize != 0;
     return 0;
 }
 
@@ -98,6 +98,7 @@ int wconv_set_resize(struct cli *cli, const struct cli_option *o,
     if (which < 0 && !cli_int(word, 1, 65536, &pixels))
         return CLI_BAD;
     p->resized = true;
+    p->by_preset = false;
     p->stored.policy =
         which >= 0 ? (enum graph_resize_policy)which : GRAPH_RESIZE_SHORTER;
     p->stored.resize = (int)pixels;
@@ -171,6 +172,22 @@ static int store_crop(struct wconv_preprocess *p, struct graph_value *x,
     return INFER_OK;
 }
 
+/* A picture that is smaller than its crop would have bars beside it. */
+static int check_resize(const struct wconv_preprocess *p, const int64_t *dim,
+                        struct infer_error *err)
+{
+    const int64_t side = dim[2] < dim[3] ? dim[2] : dim[3];
+
+    if (!p->resized || p->stored.policy != GRAPH_RESIZE_SHORTER ||
+        p->stored.resize <= 0 || p->stored.resize >= side)
+        return INFER_OK;
+    return error_set(err, INFER_EARGUMENT,
+                     "--resize=%d: a shorter side below the input's %" PRId64
+                     "x%" PRId64 " (--resize=exact, letterbox or %" PRId64
+                     " and more fill it)",
+                     p->stored.resize, dim[2], dim[3], side);
+}
+
 /* Whether mean and standard deviation are those of values of 0 to 1. */
 static bool is_for_unit(const struct graph_preprocess *p)
 {
@@ -212,6 +229,7 @@ int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
                            struct infer_error *err)
 {
     struct graph_value *x;
+    int64_t dim[4];
     int rc;
 
     if (!p->given)
@@ -226,6 +244,11 @@ int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
         rc = check_values("standard deviation", p->stds, x, err);
     if (rc == INFER_OK)
         rc = store_crop(p, x, err);
+    if (rc == INFER_OK && preprocess_dims(x->rank, x->dim, dim)) {
+        if (p->by_preset)
+            preprocess_fit_preset(dim, &p->stored);
+        rc = check_resize(p, dim, err);
+    }
     if (rc < 0)
         return rc;
     g->preprocess[0] = p->stored;

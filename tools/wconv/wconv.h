@@ -17,6 +17,7 @@ struct wconv_preprocess {
     struct graph_preprocess stored;
     int means, stds; /* numbers of values; 0: option not given */
     bool resized;    /* --resize, or a preset that has it */
+    bool by_preset;  /* the latter */
     int64_t crop[2]; /* height and width; 0: not given */
     int fill;        /* --fill; negative: not given */
 };
