@@ -32,6 +32,17 @@ sees ' car  (4[45][0-9], 7[0-9]) to (6[89][0-9], 1[78][0-9])' darknet-dog.jpg
 sees ' dog  (1[0-9]*, ' darknet-dog.jpg
 sees '"label":.*"person"' darknet-person.jpg --json
 
+# A program's boxes are infer's.
+"$infer" -m "$model" "$photos/darknet-dog.jpg" |
+    sed -n 's/^ *\([0-9.]*\)% .*(\(.*\), \(.*\)) to (\(.*\), \(.*\))$/\1 \2 \3 \4 \5/p' \
+        >"$dir/shown"
+"$here/samples/detect" "$model" "$photos/darknet-dog.jpg" |
+    awk '{ printf "%.2f %.0f %.0f %.0f %.0f\n", 100 * $3, $4, $5, $6, $7 }' \
+        >"$dir/program"
+count=$((count + 1))
+[ -s "$dir/shown" ] && cmp -s "$dir/shown" "$dir/program" ||
+    fail "samples/detect finds other boxes than infer"
+
 # Sides of anchors: RetinaFace's own, and half of them, which halve each box
 # about its anchor.
 retinaface() {

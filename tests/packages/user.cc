@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <infer.h>
+#include <infer_detect.h>
 #include <infer_dlpack.h>
 
 static void take_line(void *, int, const char *text)
@@ -28,6 +29,10 @@ int main(int, char **argv)
                                      nullptr, &err, &model);
 
     infer_session_options_init(&options);
+    infer_detect_options limits;
+    infer_detect_options_init(&limits);
+    if (limits.size != sizeof limits || limits.batch != 1)
+        return 1;
     options.log = take_line;
     if (rc == 0)
         rc = infer_session_create(model, &options, &err, &session);
