@@ -10,6 +10,8 @@
  *
  * The pictures take the camera's place, one after the other.
  */
+#define _POSIX_C_SOURCE 200809L /* clock_nanosleep() */
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

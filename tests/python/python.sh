@@ -51,6 +51,13 @@ LIBINFER_BUILD=$build CFLAGS="-Wall -Wextra -Werror ${CFLAGS-}" \
     tail -n 30 "$work/log"
     exit 1
 }
+# Without a library the message says how to have one.
+(cd "$work/tree/tools/python" && unset LIBINFER_BUILD &&
+    PKG_CONFIG=false "$python" setup.py -q egg_info >"$work/log" 2>&1)
+grep -q 'LIBINFER_BUILD=FOLDER pip install' "$work/log" || {
+    tail -n 5 "$work/log"
+    exit 1
+}
 cd "$work" || exit 1
 # The program of README.md.
 sed -n '/^    import libinfer$/,/# seven$/s/^    //p' "$src/README.md" >readme.py

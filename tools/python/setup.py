@@ -4,6 +4,7 @@
 LIBINFER_BUILD names a build folder of libinfer: its static library becomes part of
 the extension and its wconv and train part of the package.  Without it pkg-config
 finds the installed library, and both are looked for in PATH when they are needed.
+Where it finds none the folder build of the source tree is taken, if it is built.
 """
 
 import os
@@ -16,16 +17,43 @@ from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).resolve().parent
-BUILD = os.environ.get("LIBINFER_BUILD")
+PKG_CONFIG = os.environ.get("PKG_CONFIG", "pkg-config")
+
+
+def is_installed():
+    try:
+        return subprocess.call([PKG_CONFIG, "--exists", "libinfer"]) == 0
+    except OSError:
+        return False
+
+
+def find_build():
+    """The build folder to take the library from; None: the installed one."""
+    named = os.environ.get("LIBINFER_BUILD")
+    if named:
+        return Path(named).resolve()
+    if is_installed():
+        return None
+    beside = HERE.parent.parent / "build"
+    if (beside / ".libs" / "libinfer.a").exists():
+        return beside
+    raise SystemExit(
+        f"no libinfer: pkg-config finds none that is installed, and {beside} holds none. "
+        "Build it (samples/quickstart), install it (make install), or name a build "
+        "folder: LIBINFER_BUILD=FOLDER pip install ./tools/python"
+    )
+
+
+BUILD = find_build()
 
 
 def pkg_config(*arguments):
     path = os.environ.get("PKG_CONFIG_PATH", "")
     if BUILD:
-        path = f"{Path(BUILD).resolve()}/libinfer:{path}"
+        path = f"{BUILD}/libinfer:{path}"
     return shlex.split(
         subprocess.check_output(
-            [os.environ.get("PKG_CONFIG", "pkg-config"), *arguments, "libinfer"],
+            [PKG_CONFIG, *arguments, "libinfer"],
             env={**os.environ, "PKG_CONFIG_PATH": path},
             text=True,
         )
@@ -36,7 +64,7 @@ def flags():
     """Compiler and linker arguments."""
     if not BUILD:
         return pkg_config("--cflags"), pkg_config("--libs")
-    library = Path(BUILD).resolve() / ".libs" / "libinfer.a"
+    library = BUILD / ".libs" / "libinfer.a"
     if not library.exists():
         raise SystemExit(f"{library}: not there; build libinfer with its static library")
     private = [a for a in pkg_config("--static", "--libs") if a != "-linfer"]
@@ -53,7 +81,7 @@ class BuildWithTools(build_py):
         to = Path(self.build_lib) / "libinfer" / "bin"
         to.mkdir(parents=True, exist_ok=True)
         for tool in ("wconv", "train"):
-            shutil.copy(Path(BUILD) / tool, to / tool)
+            shutil.copy(BUILD / tool, to / tool)
             subprocess.call(["strip", str(to / tool)])
 
 

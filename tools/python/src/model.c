@@ -73,7 +73,7 @@ static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kw)
     int rc;
 
     (void)type;
-    if (!PyArg_ParseTupleAndKeywords(args, kw, "O", names, &source))
+    if (!PyArg_ParseTupleAndKeywords(args, kw, "O:Model", names, &source))
         return NULL;
     rc = PyObject_CheckBuffer(source) ? open_bytes(source, &err, &model)
                                       : open_path(source, &err, &model);
@@ -341,8 +341,8 @@ static PyObject *model_preprocess(PyObject *object, PyObject *args,
     int index = 0, failed = 0;
 
     if (!model ||
-        !PyArg_ParseTupleAndKeywords(args, kw, "O|(LL)i", names, &pictures,
-                                     &size[0], &size[1], &index))
+        !PyArg_ParseTupleAndKeywords(args, kw, "O|(LL)i:preprocess", names,
+                                     &pictures, &size[0], &size[1], &index))
         return NULL;
     const int many = PyList_Check(pictures) || PyTuple_Check(pictures);
     const Py_ssize_t n = many ? PySequence_Size(pictures) : 1;

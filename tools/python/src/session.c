@@ -98,7 +98,7 @@ static int read_options(PyObject *args, PyObject *kw, struct session *self,
 
     infer_session_options_init(o);
     if (!PyArg_ParseTupleAndKeywords(
-            args, kw, "O!|$zssipizppKdzKO", names, model_type, &model,
+            args, kw, "O!|$zssipizppKdzKO:Session", names, model_type, &model,
             &o->device, &backend, &precision, &o->threads, &o->deterministic,
             &o->tune, &o->tune_cache, &o->keep_tensors, &o->profile,
             &max_memory, &o->max_work, &o->multiplier, &stream, &log))
@@ -470,8 +470,8 @@ static PyObject *session_run(PyObject *object, PyObject *args, PyObject *kw)
 
     r.n_in = r.n_out = r.lend = 0;
     r.given = r.names = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kw, "O|$Op", names, &inputs, &out,
-                                     &r.lend))
+    if (!PyArg_ParseTupleAndKeywords(args, kw, "O|$Op:run", names, &inputs,
+                                     &out, &r.lend))
         return NULL;
     /* Borrowing may run code of the caller's, which may close the session. */
     if (borrow_inputs(self, &r, inputs) == 0 &&
@@ -495,7 +495,7 @@ static PyObject *session_read(PyObject *object, PyObject *args)
     const char *name;
     int rc;
 
-    if (!PyArg_ParseTuple(args, "s", &name) || hold(self) < 0)
+    if (!PyArg_ParseTuple(args, "s:read", &name) || hold(self) < 0)
         return NULL;
     rc = infer_session_read(self->session, name, &array, &err);
     if (rc == 0)

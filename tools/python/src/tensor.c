@@ -257,8 +257,8 @@ static PyObject *tensor_dlpack(PyObject *object, PyObject *args, PyObject *kw)
              *copy = Py_None;
     int versioned;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kw, "|$OOOO", names, &stream,
-                                     &max_version, &device, &copy))
+    if (!PyArg_ParseTupleAndKeywords(args, kw, "|$OOOO:__dlpack__", names,
+                                     &stream, &max_version, &device, &copy))
         return NULL;
     /* Runs end before they return: any stream may read now. */
     if (copy == Py_True) {
