@@ -2,6 +2,7 @@
 """Tests of the Python package; DIGITS names the folder of the sample network."""
 
 import gc
+import json
 import os
 import threading
 from pathlib import Path
@@ -76,6 +77,34 @@ def test_pictures_in_memory(model):
     assert issubclass(libinfer.FileError, OSError)
     with pytest.raises(libinfer.FileError, match="none.png"):
         model.preprocess("none.png")
+
+
+def test_detect(tmp_path):
+    """Boxes of outputs that are written by hand: YOLOv8's rows, 64 x 64 pixels."""
+    arch = {
+        "infer": 1, "name": "n",
+        "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 3, 64, 64]}],
+        "nodes": [{"name": "r", "op": "unary", "in": ["x"], "out": ["y"],
+                   "attr": {"kind": "relu"}}],
+        "outputs": ["y"], "labels": ["cat", "dog"], "task": "detect",
+        "weights": {},
+    }
+    (tmp_path / "n.json").write_text(json.dumps(arch))
+    model = libinfer.Model(libinfer.convert(tmp_path / "n.json", tmp_path / "n.infer"))
+    y = np.zeros((1, 6, 84), np.float32)
+    y[0, :, 5] = 20, 30, 10, 20, 0, 0.75
+    y[0, :, 6] = 21, 30, 10, 20, 0, 0.5  # overlaps
+    (box,) = model.detect([y], (64, 128))
+    assert box == {"class": 1, "label": "dog", "score": 0.75, "left": 30.0, "top": 20.0,
+                   "right": 50.0, "bottom": 40.0}
+    assert len(model.detect([y], np.zeros((64, 64, 3), np.uint8), iou=1)) == 2
+    assert model.detect([y], (64, 64), score=0.9) == []
+    with pytest.raises(ValueError, match="the model has 1"):
+        model.detect([y, y], (64, 64))
+    with pytest.raises(ValueError, match="dense"):
+        model.detect([y[:, :, ::2]], (64, 64))
+    with pytest.raises(TypeError):
+        model.detect(3, (64, 64))
 
 
 def test_from_memory(path):

@@ -91,7 +91,8 @@ setup(
         Extension(
             "libinfer._native",
             sources=[
-                f"src/{name}.c" for name in ("module", "tensor", "borrow", "model", "session")
+                f"src/{name}.c"
+                for name in ("module", "tensor", "borrow", "model", "pictures", "session")
             ],
             depends=["src/native.h"],
             define_macros=[("Py_LIMITED_API", "0x030b0000"), ("_GNU_SOURCE", None)],

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Model: a file or bytes that wconv wrote, and its preprocessing of pictures.
- */
+/* Model: a file or bytes that wconv wrote. */
 #include "native.h"
-
-#include <string.h>
 
 struct infer_model *model_open(struct model *self)
 {
@@ -205,173 +202,6 @@ static PyObject *model_repr(PyObject *object)
                        : PyUnicode_FromString("<libinfer.Model, closed>");
 }
 
-/* ---- pictures ------------------------------------------------------ */
-
-/* A picture of the caller's pixels, or one that was decoded. */
-struct picture {
-    struct infer_image image;
-    struct borrowed pixels;
-    int decoded;
-};
-
-static void picture_clear(struct picture *p)
-{
-    if (p->decoded)
-        infer_image_free(&p->image);
-    give_back(&p->pixels);
-}
-
-/* Pixels: H,W or H,W,1 or H,W,3 bytes. */
-static int use_pixels(struct picture *p)
-{
-    const struct infer_tensor *t = &p->pixels.view;
-    const int64_t channels = t->rank == 3 ? t->dim[2] : 1;
-
-    if (t->dtype != INFER_U8 || t->rank < 2 || t->rank > 3 || t->stride ||
-        (channels != 1 && channels != 3) || t->dim[0] < 1 || t->dim[1] < 1 ||
-        t->dim[0] > INT32_MAX || t->dim[1] > INT32_MAX ||
-        t->memory != INFER_MEMORY_HOST) {
-        PyErr_SetString(PyExc_ValueError,
-                        "pixels: expected a dense array of uint8 with shape "
-                        "H,W or H,W,3 (RGB)");
-        return -1;
-    }
-    p->image.height = (int)t->dim[0];
-    p->image.width = (int)t->dim[1];
-    p->image.channels = (int)channels;
-    p->image.pixels = t->data;
-    return 0;
-}
-
-/* source: a path, the bytes of a PNG or JPEG file, or an array of pixels. */
-static int picture_open(PyObject *source, struct picture *p)
-{
-    PyObject *path = NULL;
-    struct infer_error err;
-    int rc;
-
-    memset(p, 0, sizeof *p);
-    if (!PyBytes_Check(source) && !PyByteArray_Check(source) &&
-        (PyObject_CheckBuffer(source) ||
-         PyObject_HasAttrString(source, "__dlpack__"))) {
-        if (borrow(source, 0, NULL, &p->pixels) < 0)
-            return -1;
-        return use_pixels(p);
-    }
-    if (PyBytes_Check(source) || PyByteArray_Check(source)) {
-        if (borrow(source, 0, NULL, &p->pixels) < 0)
-            return -1;
-    } else if (!PyUnicode_FSConverter(source, &path)) {
-        return -1;
-    }
-    const char *name = path ? PyBytes_AsString(path) : NULL;
-
-    PyThreadState *const saved = PyEval_SaveThread();
-    rc = name ? infer_image_load(name, 0, &err, &p->image)
-              : infer_image_decode(p->pixels.view.data, p->pixels.view.bytes, 0,
-                                   &err, &p->image);
-    PyEval_RestoreThread(saved);
-    Py_XDECREF(path);
-    if (rc < 0) {
-        raise_error(rc, &err);
-        return -1;
-    }
-    p->decoded = 1;
-    return 0;
-}
-
-/* The shape of the array for n pictures; size: (h, w) or (0, 0). */
-static int input_shape(const struct infer_model *model, int index, Py_ssize_t n,
-                       const int64_t *size, int64_t *dim)
-{
-    struct infer_tensor_info info;
-
-    if (infer_model_input(model, index, &info) < 0 || info.rank != 4) {
-        PyErr_Format(PyExc_ValueError, "input %d takes no pictures", index);
-        return -1;
-    }
-    dim[0] = n;
-    dim[1] = info.dim[1];
-    for (int k = 0; k < 2; k++) {
-        dim[2 + k] = info.dim[2 + k] >= 0 ? info.dim[2 + k] : size[k];
-        if (dim[2 + k] < 1) {
-            PyErr_SetString(PyExc_ValueError,
-                            "the model leaves the size of pictures free: "
-                            "size=(height, width) is needed");
-            return -1;
-        }
-    }
-    if (dim[1] < 1 || dim[2] > INT32_MAX || dim[3] > INT32_MAX ||
-        (double)n * (double)dim[1] * (double)dim[2] * (double)dim[3] > 1e12) {
-        PyErr_SetString(PyExc_ValueError, "the pictures are too large");
-        return -1;
-    }
-    return 0;
-}
-
-static int preprocess_one(struct infer_model *model, int index,
-                          PyObject *source, const int64_t *hw, float *to,
-                          size_t bytes)
-{
-    struct infer_error err;
-    struct picture picture;
-    int rc = picture_open(source, &picture);
-
-    if (rc == 0) {
-        PyThreadState *const saved = PyEval_SaveThread();
-        rc = infer_model_preprocess(model, index, &picture.image, hw, to, bytes,
-                                    &err);
-        PyEval_RestoreThread(saved);
-        if (rc < 0)
-            raise_error(rc, &err);
-    }
-    picture_clear(&picture);
-    return rc < 0 ? -1 : 0;
-}
-
-static PyObject *model_preprocess(PyObject *object, PyObject *args,
-                                  PyObject *kw)
-{
-    static char *names[] = {"", "size", "index", NULL};
-    struct infer_model *model = model_open((struct model *)object);
-    long long size[2] = {0, 0};
-    int64_t dim[4], hw[2];
-    struct tensor *out;
-    PyObject *pictures;
-    int index = 0, failed = 0;
-
-    if (!model ||
-        !PyArg_ParseTupleAndKeywords(args, kw, "O|(LL)i:preprocess", names,
-                                     &pictures, &size[0], &size[1], &index))
-        return NULL;
-    const int many = PyList_Check(pictures) || PyTuple_Check(pictures);
-    const Py_ssize_t n = many ? PySequence_Size(pictures) : 1;
-
-    hw[0] = size[0];
-    hw[1] = size[1];
-    if (input_shape(model, index, n, hw, dim) < 0)
-        return NULL;
-    hw[0] = dim[2];
-    hw[1] = dim[3];
-    out = tensor_new(INFER_F32, 4, dim);
-    ((struct model *)object)->users++;
-    for (Py_ssize_t i = 0; out && i < n && !failed; i++) {
-        const size_t bytes = out->view.bytes / (size_t)n;
-        PyObject *one = many ? PySequence_GetItem(pictures, i) : pictures;
-
-        failed = !one || preprocess_one(model, index, one, hw,
-                                        (float *)(void *)((char *)out->memory +
-                                                          bytes * (size_t)i),
-                                        bytes) < 0;
-        if (many)
-            Py_XDECREF(one);
-    }
-    ((struct model *)object)->users--;
-    if (failed)
-        Py_CLEAR(out);
-    return (PyObject *)out;
-}
-
 /* ---- the type ------------------------------------------------------ */
 
 static PyGetSetDef model_getset[] = {
@@ -394,6 +224,25 @@ static PyMethodDef model_methods[] = {
      "shape H,W or H,W,3 (RGB), or a list of these.  size: (height, width), "
      "if\n"
      "the model leaves them free.  The result is float32, N,C,H,W."},
+    {"detect", (PyCFunction)(void (*)(void))model_detect,
+     METH_VARARGS | METH_KEYWORDS,
+     "detect(outputs, picture, *, score=-1, iou=0.45, task=None, size=None, "
+     "batch=1,\n"
+     "       entry=0) -> list of dict\n\n"
+     "What a detector found, best first, by the outputs of a run.\n\n"
+     "outputs: what Session.run() returned.  picture: what preprocess() took, "
+     "or its\n"
+     "(height, width); boxes are in its pixels.  Each has class, score, left, "
+     "top,\n"
+     "right, bottom; label, points (x, y, score) and corners (x, y) where the "
+     "model\n"
+     "has them.  score: least score, -1 for the decoder's.  iou: of boxes of "
+     "one\n"
+     "class that overlap more the worse is dropped.  task: \"detect:NAME\" "
+     "names the\n"
+     "decoder.  size: (height, width) of the input where the model leaves them "
+     "free.\n"
+     "entry: the picture of a batch."},
     {"close", model_close, METH_NOARGS,
      "Closes the model; its sessions go on."},
     {"__enter__", model_enter, METH_NOARGS, NULL},

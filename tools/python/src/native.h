@@ -55,6 +55,11 @@ PyObject *raise_error(int code, const struct infer_error *err);
 /* libinfer.info.TensorInfo */
 extern PyObject *tensor_info;
 
+/* ---- pictures.c ---------------------------------------------------- */
+
+PyObject *model_preprocess(PyObject *object, PyObject *args, PyObject *kw);
+PyObject *model_detect(PyObject *object, PyObject *args, PyObject *kw);
+
 /* ---- tensor.c ------------------------------------------------------ */
 
 int tensor_ready(PyObject *module);
