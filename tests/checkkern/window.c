@@ -213,9 +213,10 @@ static void random_channels(struct shape *s, struct rng *r)
         s->groups = (int)s->c;
         s->k = s->c * (rng_chance(r, 70) ? 1 : 2);
     } else if (rng_chance(r, 30)) {
+        const int64_t unit = rng_chance(r, 35) ? 8 : 1;
         s->groups = (int)rng_range(r, 2, 4);
-        s->c = s->groups * rng_range(r, 1, 6);
-        s->k = s->groups * rng_range(r, 1, 6);
+        s->c = s->groups * unit * rng_range(r, 1, unit == 8 ? 4 : 6);
+        s->k = s->groups * unit * rng_range(r, 1, unit == 8 ? 4 : 6);
     } else {
         s->c = pick_channels(r);
         s->k = pick_channels(r);

@@ -6,7 +6,9 @@
  * channels (factors.cuh).  Products are those of the table bit for bit; sums
  * are those of tensor cores.
  *
- * A transposed convolution is one convolution for each phase (phase.h).
+ * A transposed convolution is one convolution for each phase (phase.h).  Groups
+ * are taken where a tile is not mostly empty: the row of the table is faster
+ * then.
  *
  * Where an operand is infinite, NaN, or so large or small that a product could
  * overflow or underflow, the kernels of the table compute the whole instead
@@ -43,8 +45,9 @@ static const struct tile tiles[] = {TILE(2, 256, 4, 1), TILE(2, 128, 3, 2),
                                     TILE(4, 64, 4, 1), TILE(2, 64, 4, 2)};
 
 /* The tile with the shortest time, reckoned in cycles: 2048 products each, or
- * 48 bytes from L2, and what begins and ends a tile. */
-static int choose_tile(int m, int k, int k_tiles, int multiprocessors)
+ * 48 bytes from L2, and what begins and ends a tile.  k: outputs of a group. */
+static int choose_tile(int m, int k, int groups, int k_tiles,
+                       int multiprocessors)
 {
     double best = 0;
     int choice = 0;
@@ -55,7 +58,7 @@ static int choose_tile(int m, int k, int k_tiles, int multiprocessors)
         const double bytes = (bm + bn) * 128 / 48.0;
         const double one =
             k_tiles * (products > bytes ? products : bytes) + 2500;
-        const int count = conv_ceil_div(m, bm) * conv_ceil_div(k, bn);
+        const int count = conv_ceil_div(m, bm) * conv_ceil_div(k, bn) * groups;
         const double time = conv_ceil_div(count, multiprocessors) * one;
         if (i == 0 || time < best) {
             best = time;
@@ -72,7 +75,8 @@ struct factors_state {
     struct expand_shape shape[2];
     struct table_phase phase[TABLE_MAX_PHASES];
     int tile[TABLE_MAX_PHASES];
-    int phases;
+    int phases, groups;
+    int depth;             /* joined channels of a group */
     size_t w_at, table_at; /* in the workspace */
 };
 
@@ -82,7 +86,7 @@ static size_t aligned(size_t bytes)
 }
 
 /* Expanded weights: [R][S][K][width]. */
-static void read_weights(const struct kern_problem *p, int width,
+static void read_weights(const struct kern_problem *p, int width, int groups,
                          struct expand_shape *s)
 {
     const struct kern_tensor *w = &p->in[1];
@@ -107,6 +111,12 @@ static void read_weights(const struct kern_problem *p, int width,
     s->channels = w->dim[c];
     s->stride[3] = w->stride[c];
     s->width = width;
+    if (transposed && groups > 1) {
+        s->group_rows = w->dim[k];
+        s->dim[2] *= groups;
+        s->channels /= groups;
+        s->group_stride = s->channels * s->stride[3];
+    }
 }
 
 /* ---- limits -------------------------------------------------------- */
@@ -159,6 +169,20 @@ static const struct kern_row *table_row(enum kern_op op)
                            : KERN_ROW_conv_transpose_fprop_f32_cuda_table);
 }
 
+/* Groups begin at multiples of 16 bytes and fill a part of a tile. */
+static int check_groups(const struct kern_problem *p, int groups,
+                        int64_t channels, int64_t outputs,
+                        struct infer_error *why)
+{
+    const int64_t joined = channels / groups * product_factors_of(p)->dim[2];
+
+    if (groups == 1 || (joined % 8 == 0 && joined * (outputs / groups) >= 512))
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "takes groups whose joined channels are a multiple of 8 "
+                     "and, times their outputs, 512 or more");
+}
+
 static int read(const struct kern_problem *p, const struct kern_device *d,
                 struct factors_state *s, struct infer_error *why)
 {
@@ -180,7 +204,13 @@ static int read(const struct kern_problem *p, const struct kern_device *d,
     if (joined > 1 << 20)
         return error_set(why, INFER_EUNSUPPORTED, "has too many channels");
     x->width = conv_round_up((int)joined, 8);
-    read_weights(p, (int)x->width, &s->shape[1]);
+    s->groups = p->op == KERN_DENSE_FPROP ? 1 : p->attr.conv.groups;
+    s->depth = (int)x->width / s->groups;
+    if (p->op != KERN_DENSE_FPROP)
+        rc = check_groups(p, s->groups, x->channels, p->out[0].dim[1], why);
+    if (rc < 0)
+        return rc;
+    read_weights(p, s->depth, s->groups, &s->shape[1]);
     rc = check_sizes(p, s, why);
     if (rc < 0)
         return rc;
@@ -229,9 +259,9 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     }
     for (int i = 0; i < s->phases; i++) {
         const struct conv_geometry *g = &s->phase[i].g;
-        s->tile[i] =
-            choose_tile(g->m, g->k, g->r * g->s * conv_ceil_div(g->c, 64),
-                        conv_multiprocessors(d));
+        s->tile[i] = choose_tile(g->m, g->k / s->groups, s->groups,
+                                 g->r * g->s * conv_ceil_div(s->depth, 64),
+                                 conv_multiprocessors(d));
     }
     s->w_at = FACTS + aligned(2 * (size_t)expand_elements(&s->shape[0]));
     s->table_at = s->w_at + aligned(2 * (size_t)expand_elements(&s->shape[1]));
@@ -261,7 +291,7 @@ static void fill_outputs(const struct kern_exec *e,
         a->r_stride[d + 1] *= f->step[d];
     }
     a->y = (float *)args->out[0];
-    a->pairs = (a->y_stride[3] == 1 || f->g.k == 1) && f->g.k % 2 == 0 &&
+    a->pairs = (a->y_stride[3] == 1 || f->g.k == 1) && a->kg % 2 == 0 &&
                (uintptr_t)a->y % 8 == 0 && a->y_at % 2 == 0;
     for (int d = 0; d < 3; d++)
         a->pairs = a->pairs && a->y_stride[d] % 2 == 0;
@@ -273,12 +303,15 @@ static void fill_outputs(const struct kern_exec *e,
     a->plain = !bias && !r && p->epilogue.act.kind == KERN_IDENTITY;
 }
 
-static void fill_window(const struct table_phase *f, struct factors_args *a)
+static void fill_window(const struct factors_state *s,
+                        const struct table_phase *f, struct factors_args *a)
 {
     const struct conv_geometry *g = &f->g;
 
     a->m = g->m;
     a->k = g->k;
+    a->kg = g->k / s->groups;
+    a->depth = s->depth;
     a->q_stride = g->stride_w;
     a->p_stride = g->stride_h;
     a->pad_left = g->pad_left;
@@ -289,7 +322,7 @@ static void fill_window(const struct table_phase *f, struct factors_args *a)
     a->dilation_w = g->dilation_w;
     a->r = g->r;
     a->s = g->s;
-    a->per_position = conv_ceil_div(g->c, 64);
+    a->per_position = conv_ceil_div(s->depth, 64);
     a->tap = f->tap;
     a->tap_h = f->tap_h;
     a->tap_w = f->tap_w;
@@ -307,11 +340,12 @@ static int launch_phase(const struct kern_exec *e, const struct kern_args *args,
     struct factors_args a = {};
     int rc;
 
-    fill_window(f, &a);
+    fill_window(s, f, &a);
     fill_outputs(e, args, f, &a);
     a.facts = (const struct factor_facts *)base;
     a.im2col = g->r > 0 && tensor_map_needs_im2col(g);
-    a.tiles_n = conv_ceil_div(g->k, t->bn);
+    a.tiles_group = conv_ceil_div(a.kg, t->bn);
+    a.tiles_n = a.tiles_group * s->groups;
     rc = a.im2col ? tensor_map_im2col(&a.x, TENSOR_MAP_BF16, base + FACTS, g,
                                       t->bm, err)
                   : tensor_map_matrix(&a.x, TENSOR_MAP_BF16, base + FACTS,
@@ -319,7 +353,7 @@ static int launch_phase(const struct kern_exec *e, const struct kern_args *args,
                                       t->bm, err);
     if (rc == 0)
         rc = tensor_map_matrix(&a.w, TENSOR_MAP_BF16, base + s->w_at, (int)rows,
-                               g->c, g->c, t->bn, err);
+                               s->depth, s->depth, t->bn, err);
     if (rc < 0)
         return rc;
     return launch_chained(

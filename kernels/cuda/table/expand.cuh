@@ -25,7 +25,9 @@ struct expand_operand {
     const uint32_t *from;
     int64_t stride[4]; /* of three outer dimensions and of channels */
     struct fast_div by_vectors,
-        by_dim[2]; /* 8 elements of a row; dim[2], [1] */
+        by_dim[2];            /* 8 elements of a row; dim[2], [1] */
+    struct fast_div by_group; /* rows of a group in dim[2] */
+    int64_t group_stride;     /* from group to group */
     int channels;
     bool wide;               /* 4 channels can be read at a time */
     int64_t count;           /* vectors */
@@ -116,8 +118,9 @@ expand_row(const struct expand_operand &o, uint32_t i, uint32_t *vector)
     i = o.by_vectors.divmod(i, vector);
     i = o.by_dim[0].divmod(i, &at[2]);
     at[0] = o.by_dim[1].divmod(i, &at[1]);
+    const uint32_t group = o.by_group.divmod(at[2], &at[2]);
     return o.from + at[0] * o.stride[0] + at[1] * o.stride[1] +
-           at[2] * o.stride[2];
+           at[2] * o.stride[2] + group * o.group_stride;
 }
 
 /* 8 channels from c on; zeros after the last. */
@@ -308,6 +311,9 @@ static __global__ void __launch_bounds__(EXPAND_THREADS)
 struct expand_shape {
     int64_t dim[3], channels, width; /* width: elements of a row written */
     int64_t stride[4];
+    /* dim[2] may be that of several groups: rows of one, and the stride from
+     * group to group; 0: it is not. */
+    int64_t group_rows, group_stride;
 };
 
 static inline int64_t expand_elements(const struct expand_shape *s)
@@ -328,6 +334,9 @@ static inline void expand_fill(struct expand_operand *o,
     o->by_vectors.init((uint32_t)(s->width / 8));
     o->by_dim[0].init((uint32_t)s->dim[2]);
     o->by_dim[1].init((uint32_t)s->dim[1]);
+    o->by_group.init((uint32_t)(s->group_rows ? s->group_rows : s->dim[2]));
+    o->group_stride = s->group_stride;
+    o->wide = o->wide && s->group_stride % 4 == 0;
     o->channels = (int)s->channels;
     o->count = expand_elements(s) / 8;
     o->factors = (const uint16_t *)factors;

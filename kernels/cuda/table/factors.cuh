@@ -7,7 +7,9 @@
  * d = (r, s, c), c the joined channels in k-tiles of 64.  x comes through an
  * im2col tensor map, or a plain one, as in wgmma.cuh.  w lies as
  * [filter position][n][c]: row tap K + n of one matrix.  A phase of a gradient
- * reads every step-th filter position, from the last one back.
+ * reads every step-th filter position, from the last one back.  A tile has
+ * columns of one group.  Where a group's channels end within a k-tile, x goes
+ * on with those of the next group, and w with zeros.
  *
  * Threads.  WGS consumer warpgroups of 64 rows each and BN columns, then a warp
  * of which a thread fills the pipeline.  A block computes one tile; tiles count
@@ -34,9 +36,10 @@ struct factors_args {
     struct fast_div by_q, by_p;
     int dilation_h, dilation_w;
     int r, s, per_position; /* r 0: no products at all */
+    int kg, depth;          /* outputs and joined channels of a group */
     /* The filter's row at (i, j) is tap + i * tap_h + j * tap_w. */
     int tap, tap_h, tap_w;
-    int tiles_n;
+    int tiles_n, tiles_group; /* columns of tiles: all, of a group */
     /* Output of pixel n, p, q and channel k. */
     int64_t y_stride[4], y_at, r_stride[4], r_at;
     bool pairs; /* two channels of y can be stored at a time */
@@ -69,7 +72,8 @@ template <int WGS_, int BN_, int STAGES_, int BLOCKS_> struct factors_tile {
 
 template <typename L>
 static __device__ __forceinline__ void
-factors_produce(const struct factors_args &a, uint32_t base, int m0, int n0)
+factors_produce(const struct factors_args &a, uint32_t base, int m0, int n0,
+                int c0)
 {
     struct pipeline_state pipe = {0, 0};
     uint32_t p, q;
@@ -87,10 +91,10 @@ factors_produce(const struct factors_args &a, uint32_t base, int m0, int n0)
                               pipe.parity ^ 1);
                 mbarrier_arrive_expect_tx(barrier, L::STAGE);
                 if (a.im2col)
-                    tma_load_im2col(stage, &a.x, barrier, c * 64, w, h, n,
+                    tma_load_im2col(stage, &a.x, barrier, c0 + c * 64, w, h, n,
                                     s * a.dilation_w, r * a.dilation_h);
                 else
-                    tma_load_2d(stage, &a.x, barrier, c * 64, m0);
+                    tma_load_2d(stage, &a.x, barrier, c0 + c * 64, m0);
                 tma_load_2d(stage + L::BM * 128, &a.w, barrier, c * 64, row);
                 pipeline_next<L::STAGES>(&pipe);
             }
@@ -112,11 +116,11 @@ static __device__ __noinline__ void factors_finish(const struct factors_args &a,
     a.y[at + k * a.y_stride[3]] = apply_epilogue(a.epilogue, sum, r);
 }
 
-/* Rows g and g + 8 of this lane's warp. */
+/* Rows g and g + 8 of this lane's warp, columns up to end. */
 template <typename L>
 static __device__ __forceinline__ void
 factors_store(const struct factors_args &a, const float (&acc)[L::BN / 2],
-              int m0, int n0)
+              int m0, int n0, int end)
 {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 
@@ -135,18 +139,18 @@ factors_store(const struct factors_args &a, const float (&acc)[L::BN / 2],
         for (int j = 0; j < L::BN / 8; j++) {
             const int k = n0 + j * 8 + t * 2;
             const float *v = acc + j * 4 + half * 2;
-            if (k >= a.k)
+            if (k >= end)
                 continue;
             if (a.plain && a.pairs) {
                 *reinterpret_cast<float2 *>(a.y + at + k) =
                     make_float2(v[0], v[1]);
             } else if (a.plain) {
                 a.y[at + k * a.y_stride[3]] = v[0];
-                if (k + 1 < a.k)
+                if (k + 1 < end)
                     a.y[at + (k + 1) * a.y_stride[3]] = v[1];
             } else {
                 factors_finish(a, at, r_at, k, v[0]);
-                if (k + 1 < a.k)
+                if (k + 1 < end)
                     factors_finish(a, at, r_at, k + 1, v[1]);
             }
         }
@@ -162,7 +166,9 @@ static __global__ void __launch_bounds__(L::THREADS, L::BLOCKS)
     LAUNCH_SHARED(shared);
     const uint32_t base = ptx_shared(shared);
     const int m0 = blockIdx.x / a.tiles_n * L::BM;
-    const int n0 = blockIdx.x % a.tiles_n * L::BN;
+    const int tile_n = (int)blockIdx.x % a.tiles_n;
+    const int of_group = tile_n / a.tiles_group;
+    const int n0 = of_group * a.kg + tile_n % a.tiles_group * L::BN;
 
     if (threadIdx.x == 0) {
         tma_prefetch_descriptor(&a.x);
@@ -179,7 +185,7 @@ static __global__ void __launch_bounds__(L::THREADS, L::BLOCKS)
         return;
     if (threadIdx.x >= L::CONSUMERS) {
         if (threadIdx.x == L::CONSUMERS)
-            factors_produce<L>(a, base, m0, n0);
+            factors_produce<L>(a, base, m0, n0, of_group * a.depth);
         return;
     }
     const int group = warpgroup_index();
@@ -193,7 +199,7 @@ static __global__ void __launch_bounds__(L::THREADS, L::BLOCKS)
                                   base + L::FULL, base + L::EMPTY, group * 8192,
                                   L::BM * 128, a.r * a.s * a.per_position, 0,
                                   operand);
-    factors_store<L>(a, acc[0], m0, n0);
+    factors_store<L>(a, acc[0], m0, n0, (of_group + 1) * a.kg);
 }
 
 #endif

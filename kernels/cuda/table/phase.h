@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of one group, their transposes and dense layers as convolutions
- * of two spatial dimensions.
+ * Convolutions, their transposes and dense layers as convolutions of two
+ * spatial dimensions.
  *
  * A transposed convolution is one convolution of stride 1 for each remainder of
  * the output's pixels by the strides (a phase), with every stride-th filter
@@ -27,8 +27,8 @@ extern "C" {
 #define TABLE_MAX_PHASES 4
 
 struct table_phase {
-    /* n, h, w; p, q, k; r, s (0: there are no products), strides, dilation and
-     * leading pads. */
+    /* n, h, w; p, q, k of all groups; r, s (0: there are no products), strides,
+     * dilation and leading pads. */
     struct conv_geometry g;
     /* Filter position of (i, j) of the window, rows of S. */
     int tap, tap_h, tap_w;
@@ -113,6 +113,8 @@ static inline int table_read_phases(const struct kern_problem *p,
                            w->rank > 2 ? (int)w->dim[w->rank - 1] : 1};
     const struct table_axes a = table_axes_of(p);
     const int phases = transposed ? a.stride[0] * a.stride[1] : 1;
+    /* Weights of a transposed convolution have the outputs of one group. */
+    const int groups = transposed ? p->attr.conv.groups : 1;
     int64_t stride[4], in[3], out[3];
 
     table_read_strides(p, &p->in[0], stride, in);
@@ -125,7 +127,7 @@ static inline int table_read_phases(const struct kern_problem *p,
         g->n = (int)in[0];
         g->h = (int)in[1];
         g->w = (int)in[2];
-        g->k = g->kg = (int)w->dim[transposed ? 1 : 0];
+        g->k = g->kg = (int)w->dim[transposed ? 1 : 0] * groups;
         g->groups = 1;
         g->p = (int)out[1];
         g->q = (int)out[2];
@@ -186,9 +188,9 @@ static inline int table_check_attributes(const struct kern_problem *p,
                    : error_set(why, INFER_EUNSUPPORTED,
                                "takes 4 dimensions at most, found %d",
                                p->in[0].rank);
-    if (c->groups != 1 || p->in[0].rank > 4)
+    if (p->in[0].rank > 4)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes one group and 1 or 2 spatial dimensions");
+                         "takes 1 or 2 spatial dimensions");
     for (int i = 0; i < p->in[0].rank - 2; i++) {
         if (c->stride[i] > 255 || c->dilation[i] > 255 ||
             abs(c->pad_begin[i]) > 255 || p->in[1].dim[i + 2] > 255 ||

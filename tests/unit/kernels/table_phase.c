@@ -130,6 +130,11 @@ TEST(test_transposed_convolutions)
             p.out[0] = sparse(4, (const int64_t[]){2, 7, 3 * stride + 3 + odd,
                                                    4 * stride + 2 + odd});
             expect_each_output_once(&p);
+            c->groups = 2; /* 3 outputs each */
+            p.in[1] = sparse(4, (const int64_t[]){6, 3, 3, 2});
+            p.out[0] = sparse(
+                4, (const int64_t[]){2, 6, p.out[0].dim[2], p.out[0].dim[3]});
+            expect_each_output_once(&p);
         }
 }
 
