@@ -241,6 +241,22 @@ static bool is_constant(const struct lower *l)
     return !graph_is_output(l->plan->g, l->node->out[0]);
 }
 
+int plan_dequantize_constants(struct plan *plan, struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < plan->g->n_nodes; i++) {
+        struct graph_node *n = &plan->g->node[i];
+        const struct lower l = {plan, n, i, err};
+
+        if (n->op != GRAPH_DEQUANTIZE || plan->integers[i] || !is_constant(&l))
+            continue;
+        rc = dequantize_constant(&l);
+        n->op = GRAPH_NONE;
+    }
+    return rc;
+}
+
 int lower_dequantize(const struct lower *l)
 {
     struct view x;
@@ -249,8 +265,6 @@ int lower_dequantize(const struct lower *l)
 
     if (lower_is_integer(l))
         return lower_set(l, 0, lower_in(l, 0));
-    if (is_constant(l))
-        return dequantize_constant(l);
     rc = scale_at_once(l, lower_in(l, 0), plan_dtype(l->plan, INFER_F32),
                        &taken, &x);
     if (rc == 0 && !taken && plan_dtype(l->plan, INFER_F32) != INFER_F32)

@@ -396,6 +396,8 @@ static int make(struct plan *plan, const struct graph_shape *shape,
         return rc;
     plan_find_aliases(plan);
     rc = plan_find_integers(plan, err);
+    if (rc == 0)
+        rc = plan_dequantize_constants(plan, err);
     if (rc < 0)
         return rc;
     error_clear(err);

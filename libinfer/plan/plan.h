@@ -342,6 +342,9 @@ int plan_pad_channels(struct plan *plan, struct infer_error *err);
 
 /* Decides which layers compute on integers; the sources have their views. */
 int plan_find_integers(struct plan *plan, struct infer_error *err);
+/* Makes weights of 8 bits that are read as floats constants, before any node is
+ * lowered: kernels pack them, and chains ask whether they are constant. */
+int plan_dequantize_constants(struct plan *plan, struct infer_error *err);
 
 /* Sets the view of every output of the node. */
 int lower_node(struct plan *plan, int node, struct infer_error *err);
