@@ -6,7 +6,7 @@
 
 Writes NAME.pt2 (stack traces and sample inputs left out) and NAME.npz with
 input0, ... and output0, ... for each network below; those in tests/data/torch
-were made so with PyTorch 2.9.1 (functions: 2.15.0).  tests/unit/weights/torch/export reads them.
+were made so with PyTorch 2.9.1 (functions and cells: 2.15.0).  tests/unit/weights/torch/export reads them.
 """
 import io
 import json
@@ -174,6 +174,44 @@ class Functions(nn.Module):
         return y, d, r, t, low * high, m, k.float(), v
 
 
+class Cells(nn.Module):
+    """Steps of recurrent layers, bags, boxes, losses, a sum of products of
+    three tensors, averages by a number."""
+
+    def __init__(self):
+        super().__init__()
+        self.l = nn.LSTMCell(6, 4)
+        self.g = nn.GRUCell(6, 4, bias=False)
+        self.t = nn.RNNCell(6, 4)
+        self.r = nn.RNNCell(6, 4, nonlinearity="relu")
+        self.bags = nn.ModuleList(nn.EmbeddingBag(9, 4, mode=m)
+                                  for m in ("sum", "mean", "max"))
+        self.b = nn.Bilinear(4, 4, 4)
+        self.register_buffer("label", torch.tensor([2, 0, 1]))
+
+    def forward(self, x):
+        import torchvision
+        h, c = self.l(x)
+        y = self.g(x, h) + self.t(x, c) * self.r(x)
+        i = torch.tensor([[1, 2, 8], [0, 3, 3], [7, 5, 1]])
+        for bag in self.bags:
+            y = y + bag(i)
+        y = self.b(y, h) + y
+        p = y.repeat(1, 6).view(1, 3, 4, 6)
+        a = F.avg_pool2d(p, (3, 2), (2, 3), (1, 1), True, False, 5)
+        b = F.avg_pool2d(p, 2, 1, 1, count_include_pad=False,
+                         divisor_override=3)
+        z = torchvision.ops.roi_align(
+            p, torch.tensor([[0, 0.5, 0.25, 4.0, 3.0], [0, 1.0, 1, 6, 2]]),
+            (2, 3), 0.75, 2, True)
+        q = torch.stack([
+            F.huber_loss(x, x.flip(1), delta=0.7),
+            F.smooth_l1_loss(x, x.flip(0), beta=0.3, reduction="sum"),
+            F.soft_margin_loss(x, x.sign()), F.cross_entropy(y, self.label),
+            F.nll_loss(y.log_softmax(1), self.label, ignore_index=1)])
+        return y, a, b, z, q
+
+
 def save(folder, name, network, x, dynamic=None, core=False):
     torch.manual_seed(1)
     network = network().eval()
@@ -223,6 +261,9 @@ def main():
     x = torch.randn(2, 4, 6)
     save(folder, "functions", Functions, x)
     save(folder, "functions_core", Functions, x, core=True)
+    x = torch.randn(3, 6)
+    save(folder, "cells", Cells, x)
+    save(folder, "cells_core", Cells, x, core=True)
 
 
 main()

@@ -635,11 +635,57 @@ def number_seeds():
          formats=("keras", "h5"))
 
 
+def order_seeds():
+    """Functions of keras.ops that choose, order and multiply, and arrays among
+    their arguments."""
+    global RNG
+    RNG = np.random.default_rng(10)
+    os.makedirs(os.path.join(FOLDER, "keras"), exist_ok=True)
+    ops = keras.ops
+    x = keras.Input((4, 3, 2), name="in")
+    y = x[..., 0]
+    weights = RNG.standard_normal((2, 3)).astype("float32")
+
+    def number(t):
+        return ops.cast(t, "float32")
+
+    made = [
+        ops.einsum("bhwc,bhwd->bcd", x, x), ops.einsum("bhwc->bcwh", x),
+        ops.einsum("bhwc,bkwc->bhk", x, x), ops.einsum("bhwc,cd->bhwd", x,
+                                                       weights),
+        ops.einsum("...wc,...vc->...wv", x, x), ops.einsum("bhwc->bh", x),
+        ops.tensordot(x, weights, 1), ops.dot(x, weights), x @ weights,
+        ops.average(x, axis=2), ops.take(x, [2, -1], axis=1),
+        ops.take(x, 1, axis=2), ops.take(x, np.array([[0, 1], [1, 1]]), -1),
+        ops.take_along_axis(x, ops.argmax(x, axis=1, keepdims=True), axis=1),
+        ops.top_k(y, 2)[0], number(ops.top_k(y, 2)[1]), ops.sort(x, axis=1),
+        number(ops.argsort(x, axis=2)), ops.median(x, axis=1),
+        ops.quantile(x, 0.3, axis=2, keepdims=True), ops.cumsum(x, axis=1),
+        ops.cumprod(x, axis=2), *ops.split(x, 2, axis=1),
+        *ops.split(x, [1, 2], axis=2), *ops.unstack(x, axis=3),
+        ops.diff(x, n=2, axis=1), ops.tril(y), ops.triu(y, 1),
+        ops.slice(x, (0, 1, 0, 1), (-1, 2, 3, 1)),
+        ops.max_pool(x, 2, 1), ops.average_pool(x, (2, 3), 1, "same"),
+        ops.image.pad_images(x, 1, 2, 0, 1),
+        ops.image.crop_images(x, 1, 1, 2, 0),
+        ops.image.rgb_to_grayscale(ops.concatenate([x, x[..., :1]], -1)),
+        ops.pad(x, [[0, 0], [2, 1], [0, 1], [0, 0]], "symmetric"),
+        ops.logaddexp(x, 0.7), ops.floor_divide(ops.abs(x) + 1, 0.3),
+        number(ops.logical_xor(x > 0, x > 0.5)), ops.threshold(x, 0.1, 0.5),
+        ops.glu(x, axis=1), ops.celu(x, 0.4), ops.log_softmax(x, axis=1),
+        ops.zeros_like(x) + ops.ones_like(x), ops.deg2rad(x), ops.rad2deg(x),
+        ops.fmax(x, 0.2), ops.dot_product_attention(x, x, x),
+        x + weights[:, 0], ops.maximum(weights[0, :2], x)]
+    save("keras/order", keras.Model(x, made, name="order"),
+         formats=("keras", "h5"))
+
+
 if PART == "seeds":
     seeds()
     function_seeds()
     step_seeds()
     number_seeds()
+    order_seeds()
 elif PART == "last":
     for part in (convolutions, activations, pools_and_shapes, norms, merges,
                  structures):

@@ -129,6 +129,29 @@ int aten_deform_conv(struct onnx_import *im)
                      aten_optional(im, "bias"), mask);
 }
 
+/* torchvision's: boxes are rows of the picture and four corners. */
+int aten_roi_align(struct onnx_import *im)
+{
+    const struct pb_span boxes = aten_tensor(im, "rois");
+    struct pb_span picture;
+    struct aten_attrs a = {.n = 0}, squeeze = {.n = 0};
+
+    picture = aten_cast(im, aten_cut(im, boxes, 1, 0, 1), INFER_I64);
+    picture = ATEN_STEP(im, "Squeeze", &squeeze, picture, aten_list1(im, 1));
+    aten_set_int(&a, "output_height", aten_int(im, "pooled_height", 1));
+    aten_set_int(&a, "output_width", aten_int(im, "pooled_width", 1));
+    aten_set_int(&a, "sampling_ratio",
+                 aten_int(im, "sampling_ratio", 0) < 0
+                     ? 0
+                     : aten_int(im, "sampling_ratio", 0));
+    aten_set_float(&a, "spatial_scale", aten_number(im, "spatial_scale", 1));
+    aten_set_word(&a, "coordinate_transformation_mode",
+                  aten_flag(im, "aligned", false) ? "half_pixel"
+                                                  : "output_half_pixel");
+    return ATEN_LAST(im, "RoiAlign", &a, aten_tensor(im, "input"),
+                     aten_cut(im, boxes, 1, 1, 5), picture);
+}
+
 /* ---- pools --------------------------------------------------------- */
 
 /* The window, and the stride, which is the window where it is not given. */
@@ -228,29 +251,62 @@ int aten_max_unpool(struct onnx_import *im)
     return ATEN_LAST(im, "Reshape", NULL, y, aten_list(im, n + 2, dim));
 }
 
+/* x with zeros around it, so that no window of ceil_mode is cut off. */
+static struct pb_span pad_windows(struct onnx_import *im, struct pb_span x,
+                                  int n, const int64_t *window,
+                                  const int64_t *stride, const int64_t *pad)
+{
+    int64_t pads[2 * (2 + MAX_SPACE)] = {0};
+    const int rank = n + 2;
+
+    for (int i = 0; i < n && im->rc == 0; i++) {
+        const int64_t size = aten_dim(im, x, 2 + i), step = stride[i];
+        int64_t more, windows;
+
+        if (size < 1 || size > INT32_MAX || window[i] > INT32_MAX ||
+            step > INT32_MAX || size + 2 * pad[i] < window[i]) {
+            onnx_fail(im, INFER_EUNSUPPORTED,
+                      "a divisor of its own with ceil_mode and free sizes");
+            break;
+        }
+        more = size + 2 * pad[i] - window[i];
+        windows = (more + step - 1) / step;
+        /* The last window begins within the input or the pad before it. */
+        if (windows * step >= size + pad[i])
+            windows--;
+        pads[2 + i] = pad[i];
+        pads[rank + 2 + i] = windows * step + window[i] - size - pad[i];
+    }
+    return ATEN_STEP(im, "Pad", NULL, x, aten_list(im, 2 * rank, pads));
+}
+
 int aten_avg_pool(struct onnx_import *im)
 {
     struct pb_span x = aten_tensor(im, "self");
     const bool added = add_batch(im, &x, aten_row(im)->param);
     const int n = space_of(im, x, aten_row(im)->param);
+    const bool own = aten_has(im, "divisor_override");
+    const bool ceil_mode = aten_flag(im, "ceil_mode", false);
     int64_t window[MAX_SPACE], stride[MAX_SPACE], both[2 * MAX_SPACE];
-    struct aten_attrs a = {.n = 0};
+    struct aten_attrs a = {.n = 0}, padded = {.n = 0};
     double divisor = 1;
 
     set_window(im, &a, n, window, stride);
+    padded = a;
     set_pool_pads(im, &a, n, window, both);
-    aten_set_int(&a, "ceil_mode", aten_flag(im, "ceil_mode", false));
+    aten_set_int(&a, "ceil_mode", ceil_mode);
     aten_set_int(&a, "count_include_pad",
-                 aten_flag(im, "count_include_pad", true));
-    if (!aten_has(im, "divisor_override"))
+                 own || aten_flag(im, "count_include_pad", true));
+    if (!own)
         return give_picture(im, added, "AveragePool", &a, 1, &x);
     for (int i = 0; i < n; i++)
         divisor *= (double)window[i];
-    /* Windows that are cut off at the end have fewer elements. */
-    if (aten_int(im, "divisor_override", 1) < 1 ||
-        aten_flag(im, "ceil_mode", false) ||
-        !aten_flag(im, "count_include_pad", true))
-        return onnx_fail(im, INFER_EUNSUPPORTED, "a divisor of its own");
+    if (aten_int(im, "divisor_override", 1) < 1)
+        return onnx_fail(im, INFER_EFORMAT, "a divisor that is not positive");
+    if (ceil_mode) {
+        x = pad_windows(im, x, n, window, stride, both);
+        a = padded;
+    }
     x = aten_mul(im, ATEN_STEP(im, "AveragePool", &a, x),
                  divisor / (double)aten_int(im, "divisor_override", 1));
     return give_picture(im, added, "Identity", NULL, 1, &x);

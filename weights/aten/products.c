@@ -322,20 +322,28 @@ int aten_cdist(struct onnx_import *im)
         im, 0, norm_of(im, x, aten_number(im, "p", 2), aten_rank(im, x) - 1));
 }
 
-/* Squares (param 2) or sizes (1) of differences: each, their mean or sum. */
-int aten_loss(struct onnx_import *im)
+/* Sums over some dimensions of a product of three tensors, each of which gets
+ * dimensions of 1. */
+int aten_trilinear(struct onnx_import *im)
 {
-    static const char *const reduce[] = {NULL, "ReduceMean", "ReduceSum"};
-    const int64_t how = aten_int(im, "reduction", 1);
+    static const char *const names[3] = {"i1", "i2", "i3"};
+    static const char *const lists[3] = {"expand1", "expand2", "expand3"};
+    int64_t axes[INFER_MAX_RANK];
     struct aten_attrs a = {.n = 0};
-    struct pb_span in[2], y;
+    struct pb_span x[3];
+    int n;
 
-    aten_operands(im, "self", "target", in);
-    y = aten_step(im, "Sub", NULL, 2, in);
-    y = aten_row(im)->param == 2 ? ATEN_STEP(im, "Mul", NULL, y, y)
-                                 : ATEN_STEP(im, "Abs", NULL, y);
-    if (how < 0 || how > 2)
-        return onnx_fail(im, INFER_EFORMAT, "reduction %lld", (long long)how);
+    for (int i = 0; i < 3; i++) {
+        x[i] = aten_tensor(im, names[i]);
+        n = aten_ints(im, lists[i], INFER_MAX_RANK, axes);
+        if (n > 0)
+            x[i] =
+                ATEN_STEP(im, "Unsqueeze", NULL, x[i], aten_list(im, n, axes));
+    }
+    n = aten_ints(im, "sumdim", INFER_MAX_RANK, axes);
+    x[0] = ATEN_STEP(im, "Mul", NULL, ATEN_STEP(im, "Mul", NULL, x[0], x[1]),
+                     x[2]);
     aten_set_int(&a, "keepdims", 0);
-    return how == 0 ? aten_same(im, 0, y) : ATEN_LAST(im, reduce[how], &a, y);
+    return n > 0 ? ATEN_LAST(im, "ReduceSum", &a, x[0], aten_list(im, n, axes))
+                 : aten_same(im, 0, x[0]);
 }

@@ -60,25 +60,39 @@ static struct keras_value like(const struct keras_value *x, int n, int value)
     return y;
 }
 
+bool keras_pair(struct keras_emit *k, const struct keras_value *in, int n,
+                struct keras_value *out)
+{
+    return arguments(k, in, n, 2, out);
+}
+
+struct keras_value keras_pair_node(struct keras_emit *k, const char *role,
+                                   const struct keras_value *pair,
+                                   enum kern_binary_kind kind)
+{
+    const int args[2] = {pair[0].value, pair[1].value};
+    int node;
+    const int y = keras_node(k, GRAPH_BINARY, role, args, 2, &node);
+
+    if (y >= 0)
+        k->g->node[node].attr.binary.kind = kind;
+    return like(pair, 2, y);
+}
+
 /* class->arg: enum kern_binary_kind; of one argument for Not. */
 struct keras_value keras_compare(struct keras_emit *k, struct keras_layer *l,
                                  const struct keras_value *in, int n)
 {
     const bool differ = strcmp(l->class_name, "NotEqual") == 0;
-    struct keras_value x[2];
-    int args[2], node, y;
+    struct keras_value x[2], y;
 
-    if (!arguments(k, in, n, 2, x))
+    if (!keras_pair(k, in, n, x))
         return keras_failed(k);
-    args[0] = x[0].value;
-    args[1] = x[1].value;
-    y = keras_node(k, GRAPH_BINARY, differ ? "equal" : "", args, 2, &node);
-    if (y >= 0)
-        k->g->node[node].attr.binary.kind =
-            (enum kern_binary_kind)l->class->arg;
+    y = keras_pair_node(k, differ ? "equal" : "", x,
+                        (enum kern_binary_kind)l->class->arg);
     if (differ)
-        y = keras_unary(k, "", y, KERN_NOT, 0, 0);
-    return like(x, 2, y);
+        y.value = keras_unary(k, "", y.value, KERN_NOT, 0, 0);
+    return y;
 }
 
 struct keras_value keras_where(struct keras_emit *k, struct keras_layer *l,

@@ -84,6 +84,18 @@ static bool report_unsupported(const cJSON *layer, const char *class_name,
     return true;
 }
 
+/* Two functions of keras.ops have the class name of a layer; .h5 does not say
+ * whose module it is, but their configurations differ. */
+static const struct keras_class *find_class(const cJSON *config,
+                                            const char *class_name)
+{
+    if (strcmp(class_name, "Dot") == 0 && !json_member(config, "axes"))
+        class_name = "ops.Dot";
+    else if (strcmp(class_name, "Average") == 0 && json_member(config, "axis"))
+        class_name = "ops.Average";
+    return keras_class_find(class_name);
+}
+
 /* ---- memory -------------------------------------------------------- */
 
 static void layer_clear(struct keras_layer *l)
@@ -284,7 +296,7 @@ static int fill_layer(struct parse *p, struct keras_layer *l, int number,
         p->unsupported = true;
         return 0;
     }
-    l->class = keras_class_find(class_name);
+    l->class = find_class(config, class_name);
     if (!keras_is_model(class_name))
         return parse_inner(p, l);
     struct keras_model *inner;
@@ -338,6 +350,7 @@ static int parse_reference(const struct keras_model *m, const cJSON *json,
                          "tensor]",
                          m->name);
     out->word = NULL;
+    out->array = NULL;
     out->layer = find_layer(m, name->valuestring);
     out->node = (int)n;
     out->tensor = (int)t;
@@ -403,7 +416,23 @@ static bool takes_number(const struct keras_layer *l)
 {
     return l->class != NULL &&
            (l->class->emit == keras_merge || l->class->emit == keras_compare ||
-            l->class->emit == keras_where);
+            l->class->emit == keras_where ||
+            l->class->emit == keras_pair_function);
+}
+
+/* Layers that read all arguments but the first themselves, unless the second
+ * one is a tensor. */
+static bool takes_first(const struct keras_layer *l, const cJSON *args)
+{
+    static keras_emit_fn *const takers[] = {
+        keras_get_item, keras_take, keras_quantile, keras_slice_function};
+    const cJSON *second = args->child ? args->child->next : NULL;
+    const char *word = json_string(second, "class_name");
+
+    for (size_t i = 0; l->class && i < sizeof takers / sizeof *takers; i++)
+        if (l->class->emit == takers[i])
+            return word == NULL || strcmp(word, "__keras_tensor__") != 0;
+    return false;
 }
 
 /* word: the argument's name, where it is given by name. */
@@ -427,6 +456,14 @@ static int parse_arguments(const struct keras_model *m,
         rc = parse_reference(m, history, err, &r);
         r.word = word;
         return rc < 0 ? rc : add_reference(&call->in, &call->n_in, r, err);
+    }
+    if (!keyword && class_name &&
+        (strcmp(class_name, "__numpy__") == 0 ||
+         strcmp(class_name, "__tensor__") == 0)) {
+        const struct keras_reference r = {.layer = -1,
+                                          .array = json_member(json, "config")};
+
+        return add_reference(&call->in, &call->n_in, r, err);
     }
     if (cJSON_IsArray(json) || cJSON_IsObject(json)) {
         for (const cJSON *c = json->child; c != NULL && rc == 0; c = c->next)
@@ -528,8 +565,7 @@ static int parse_calls(struct keras_model *m, int layer, const cJSON *inbound,
         const cJSON *args = json_member(c, "args");
         const cJSON *kwargs = json_member(c, "kwargs");
         if (args != NULL) {
-            const bool indexed =
-                l->class != NULL && l->class->emit == keras_get_item;
+            const bool indexed = takes_first(l, args);
 
             call->args = args;
             call->kwargs = kwargs;
@@ -574,7 +610,9 @@ static int check_references(struct keras_model *m, struct infer_error *err)
 
     for (int i = 0; i < m->n_calls && rc == 0; i++)
         for (int k = 0; k < m->call[i].n_in && rc == 0; k++)
-            rc = check_reference(m, &m->call[i].in[k], err);
+            rc = m->call[i].in[k].array
+                     ? 0
+                     : check_reference(m, &m->call[i].in[k], err);
     for (int i = 0; i < m->n_outputs && rc == 0; i++)
         rc = check_reference(m, &m->output[i], err);
     for (int i = 0; i < m->n_inputs && rc == 0; i++) {
@@ -623,17 +661,17 @@ static int parse_sequential(struct parse *p, struct keras_model *m)
                            "model '%s': an input layer after the first",
                            m->name);
         else if (i > 0)
-            rc = add_reference(&call->in, &call->n_in,
-                               (struct keras_reference){i - 1, 0, 0, NULL},
-                               p->err);
+            rc =
+                add_reference(&call->in, &call->n_in,
+                              (struct keras_reference){.layer = i - 1}, p->err);
     }
     if (rc == 0 && m->n_layers == 0)
         rc = error_set(p->err, INFER_EFORMAT, "model '%s' has no layers",
                        m->name);
     if (rc == 0)
-        rc = add_reference(
-            &m->output, &m->n_outputs,
-            (struct keras_reference){m->n_layers - 1, 0, 0, NULL}, p->err);
+        rc = add_reference(&m->output, &m->n_outputs,
+                           (struct keras_reference){.layer = m->n_layers - 1},
+                           p->err);
     return rc;
 }
 

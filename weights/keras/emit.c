@@ -187,13 +187,27 @@ static int call_of(const struct keras_model *m, struct keras_reference r)
     return node >= 0 && node < l->n_calls ? l->first_call + node : -1;
 }
 
+/* An array among the arguments of a call. */
+static struct keras_value array_value(struct keras_emit *k, const cJSON *array)
+{
+    struct constant *c = keras_array(json_member(array, "value"), false);
+    const int rank = c ? c->rank : 0;
+
+    if (c == NULL)
+        return keras_fail(k, INFER_EUNSUPPORTED,
+                          "an array among its arguments is none of numbers");
+    return (struct keras_value){keras_constant(k, "array", c), rank, false};
+}
+
 static struct keras_value fetch(struct frame *f, struct keras_reference r)
 {
-    const int call = call_of(f->m, r);
+    const int call = r.array ? -1 : call_of(f->m, r);
     struct keras_emit *k = f->k;
 
     if (k->status < 0)
         return keras_failed(k);
+    if (r.array)
+        return array_value(k, r.array);
     if (call < 0 || r.tensor >= f->result[call].n_out) {
         k->layer = &f->m->layer[r.layer];
         return keras_fail(k, INFER_EFORMAT, "output %d of call %d is used",
@@ -232,6 +246,7 @@ static struct keras_value *gather_inputs(struct frame *f,
         no_memory(f->k);
         return NULL;
     }
+    f->k->layer = l;
     for (int i = 0; i < c->n_in; i++)
         in[i] = fetch(f, c->in[i]);
     *n_in = c->n_in;
@@ -332,8 +347,10 @@ static void emit_from(struct frame *f, int call)
         }
         r->state = OPEN;
         for (int i = 0; i < c->n_in && ready; i++) {
-            const int from = call_of(f->m, c->in[i]);
+            const int from = c->in[i].array ? -1 : call_of(f->m, c->in[i]);
             k->layer = &f->m->layer[c->layer];
+            if (c->in[i].array)
+                continue;
             if (from < 0) {
                 keras_fail(k, INFER_EFORMAT, "takes call %d of '%s'",
                            c->in[i].node, f->m->layer[c->in[i].layer].path);

@@ -319,6 +319,38 @@ struct keras_value keras_matmul(struct keras_emit *k, struct keras_layer *l,
     return x;
 }
 
+/* Entries before and after an axis that mirror those at its ends, the ends
+ * themselves first. */
+static int mirrored(struct keras_emit *k, int x, int axis, int before,
+                    int after)
+{
+    const int64_t side[2][2] = {{before - 1, INT64_MIN}, {-1, -after - 1}};
+    const int count[2] = {before, after};
+    int part[3], n = 0;
+
+    for (int i = 0; i < 3; i++) {
+        int node, *const to = &part[n];
+
+        if (i == 1) {
+            part[n++] = x;
+            continue;
+        }
+        if (count[i / 2] == 0)
+            continue;
+        *to = keras_node(k, GRAPH_SLICE, "mirrored", &x, 1, &node);
+        if (*to < 0)
+            return *to;
+        k->g->node[node].attr.slice =
+            (struct graph_slice){.n_axes = 1,
+                                 .axis = {axis},
+                                 .begin = {side[i / 2][0]},
+                                 .end = {side[i / 2][1]},
+                                 .step = {-1}};
+        n++;
+    }
+    return n == 1 ? x : keras_concat(k, "", part, n, axis);
+}
+
 struct keras_value keras_pad(struct keras_emit *k, struct keras_layer *l,
                              const struct keras_value *in, int n)
 {
@@ -328,7 +360,9 @@ struct keras_value keras_pad(struct keras_emit *k, struct keras_layer *l,
     } modes[] = {{"constant", KERN_PAD_CONSTANT},
                  {"reflect", KERN_PAD_REFLECT},
                  {"edge", KERN_PAD_EDGE},
-                 {"wrap", KERN_PAD_WRAP}};
+                 {"wrap", KERN_PAD_WRAP},
+                 {"symmetric", KERN_PAD_CONSTANT}};
+    const size_t n_modes = sizeof modes / sizeof *modes;
     const cJSON *widths = json_member(l->config, "pad_width");
     const cJSON *value = json_member(k->call->kwargs, "constant_values");
     const char *word = json_string(l->config, "mode");
@@ -338,9 +372,9 @@ struct keras_value keras_pad(struct keras_emit *k, struct keras_layer *l,
     int axis = 0, node;
 
     (void)n;
-    while (word && mode < 4 && strcmp(word, modes[mode].word) != 0)
+    while (word && mode < n_modes && strcmp(word, modes[mode].word) != 0)
         mode++;
-    if (mode == 4)
+    if (mode == n_modes)
         return keras_fail(k, INFER_EUNSUPPORTED, "mode '%s'", word);
     pad.mode = modes[mode].mode;
     if (cJSON_IsNumber(value))
@@ -360,6 +394,12 @@ struct keras_value keras_pad(struct keras_emit *k, struct keras_layer *l,
     if (axis != x.rank)
         return keras_fail(k, INFER_EUNSUPPORTED,
                           "pad_width has no pair for each of %d axes", x.rank);
+    if (mode == n_modes - 1) {
+        for (int d = 0; d < x.rank && k->status == 0; d++)
+            if (pad.begin[d] || pad.end[d])
+                x.value = mirrored(k, x.value, d, pad.begin[d], pad.end[d]);
+        return x;
+    }
     x.value = keras_node(k, GRAPH_PAD, "", &x.value, 1, &node);
     if (x.value >= 0)
         k->g->node[node].attr.pad = pad;

@@ -72,10 +72,11 @@ struct keras_variable {
     struct constant *data;
 };
 
-/* Output `tensor` of call `node` of a layer. */
+/* Output `tensor` of call `node` of a layer; or a constant (layer is -1). */
 struct keras_reference {
     int layer, node, tensor;
-    const char *word; /* where it is given by name: "mask"; else NULL */
+    const char *word;   /* where it is given by name: "mask"; else NULL */
+    const cJSON *array; /* {"value": ..., "dtype": ...}; else NULL */
 };
 
 /* One use of a layer. */
@@ -224,6 +225,15 @@ int keras_transpose(struct keras_emit *k, int x, int rank, const int *order);
 struct keras_value keras_binary(struct keras_emit *k, const char *role,
                                 struct keras_value x, int y,
                                 enum kern_binary_kind kind);
+/* Two arguments of a call, of which one may be a number; and a node of them. */
+bool keras_pair(struct keras_emit *k, const struct keras_value *in, int n,
+                struct keras_value *out);
+struct keras_value keras_pair_node(struct keras_emit *k, const char *role,
+                                   const struct keras_value *pair,
+                                   enum kern_binary_kind kind);
+/* Nested lists of numbers as a constant, in F32, or in I64 where `integers`;
+ * NULL where they are none. */
+struct constant *keras_array(const cJSON *value, bool integers);
 /* Bits of Keras' axes of config "axis": a number, a list, or all. */
 uint32_t keras_reduced_axes(struct keras_emit *k, const cJSON *config,
                             int rank);

@@ -451,11 +451,13 @@ static bool align(struct keras_emit *k, const struct keras_value *in, int n,
         struct keras_value x = in[i];
         if (x.rank < rank) {
             /* Vectors are channels; what is between goes through Keras'
-             * order. */
+             * order.  Constants have their axes at the end, as NumPy has. */
             int node;
             x = keras_plain(k, x);
             const int missing = rank - x.rank;
-            const bool of_channels = any && x.rank == 2;
+            const bool fixed = x.value >= 0 && k->g->value[x.value].data;
+            const bool of_channels = any && x.rank == 2 && !fixed;
+            const int first = fixed ? 0 : of_channels ? 2 : 1;
             x.value =
                 keras_node(k, GRAPH_UNSQUEEZE, "unsqueeze", &x.value, 1, &node);
             if (x.value < 0)
@@ -463,7 +465,7 @@ static bool align(struct keras_emit *k, const struct keras_value *in, int n,
             struct graph_dims *d = &k->g->node[node].attr.dims;
             d->n = missing;
             for (int j = 0; j < missing; j++)
-                d->dim[j] = (of_channels ? 2 : 1) + j;
+                d->dim[j] = first + j;
             x.rank = rank;
             x.swapped = of_channels;
         }

@@ -203,7 +203,9 @@ static int add_outputs(struct tf_import *tf, const bool *read,
         const struct tf_node *n = &g->node[i];
         struct tf_edge e;
 
-        if (read[i] || has_effect_only(n->op) || (n->alias && n->n_in == 0))
+        /* What only a function reads, whose call is gone, is an input. */
+        if (read[i] || has_effect_only(n->op) || tf_is_input(g, i) ||
+            (n->alias && n->n_in == 0))
             continue;
         rc = tf_resolve(g, (struct tf_edge){i, 0}, err, &e);
         if (rc == 0 && computed[e.node])

@@ -267,15 +267,15 @@ int tf_gather(struct onnx_import *im)
     return tf_last(im, "Gather", im->node->in, 2, &attr, 1);
 }
 
-/* paddings: begin and end of each dimension.  ONNX has all begins first. */
-static struct pb_span get_paddings(struct onnx_import *im)
+/* paddings: begin and end of each dimension.  ONNX has all begins first: the
+ * number of dimensions. */
+static int get_paddings(struct onnx_import *im, int64_t *pad)
 {
     const struct onnx_small *const *small;
-    int64_t pad[2 * INFER_MAX_RANK];
     int n = 0;
 
     if (onnx_input_small(im, 1, &small) < 0)
-        return (struct pb_span){NULL, 0};
+        return 0;
     if (!small || !onnx_small_is_fixed(im, small))
         onnx_fail(im, INFER_EUNSUPPORTED, "paddings must be constant");
     else if (!small[0]->i || small[0]->rank != 2 || small[0]->dim[1] != 2 ||
@@ -287,26 +287,79 @@ static struct pb_span get_paddings(struct onnx_import *im)
     for (int d = 0; d < n; d++) {
         pad[d] = small[0]->i[2 * d];
         pad[n + d] = small[0]->i[2 * d + 1];
+        if (pad[d] < 0 || pad[n + d] < 0)
+            onnx_fail(im, INFER_EFORMAT, "paddings %lld and %lld",
+                      (long long)pad[d], (long long)pad[n + d]);
     }
-    return tf_ints(im, "pads", pad, 2 * n);
+    return n;
+}
+
+/* Entries of an axis from `begin` down to `end`, called by a word and it. */
+static struct pb_span backwards(struct onnx_import *im, struct pb_span x,
+                                int axis, const char *word, int64_t begin,
+                                int64_t end)
+{
+    const int64_t list[4] = {begin, end, axis, -1};
+    struct pb_span in[5] = {x}, out;
+    char name[32];
+
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s_%d_%d", word, axis, i);
+        in[1 + i] = tf_ints(im, name, &list[i], 1);
+    }
+    snprintf(name, sizeof name, "%s_%d", word, axis);
+    out = tf_temp(im, name);
+    onnx_step(im, "Slice", in, 5, out, NULL, 0);
+    return out;
+}
+
+/* Mirrors with the entries at the ends repeated. */
+static int pad_symmetric(struct onnx_import *im, int n, const int64_t *pad)
+{
+    struct pb_span x = im->node->in[0];
+
+    for (int d = 0; d < n && im->rc == 0; d++) {
+        const struct onnx_attr axis = tf_set_int("axis", d);
+        struct pb_span part[3], out;
+        char name[32];
+        int parts = 0;
+
+        if (pad[d] > 0)
+            part[parts++] =
+                backwards(im, x, d, "before", pad[d] - 1, INT64_MIN);
+        part[parts++] = x;
+        if (pad[n + d] > 0)
+            part[parts++] = backwards(im, x, d, "after", -1, -pad[n + d] - 1);
+        if (parts == 1)
+            continue;
+        snprintf(name, sizeof name, "mirrored_%d", d);
+        out = tf_temp(im, name);
+        onnx_step(im, "Concat", part, parts, out, &axis, 1);
+        x = out;
+    }
+    return tf_last(im, "Identity", &x, 1, NULL, 0);
 }
 
 /* Pad, PadV2 (with a value), MirrorPad. */
 int tf_pad(struct onnx_import *im)
 {
-    static const char *const words[] = {"REFLECT", NULL};
+    static const char *const words[] = {"REFLECT", "SYMMETRIC", NULL};
     const bool mirror = tf_row(im)->param;
     const struct onnx_attr mode =
         tf_set_word("mode", mirror ? "reflect" : "constant");
+    int64_t pad[2 * INFER_MAX_RANK];
     struct pb_span in[3];
-    int word = 0, n = 2;
+    int word = 0, n = 2, rank;
 
     if (onnx_arity(im, 2, 3) < 0)
         return im->rc;
     if (mirror)
         onnx_word(im, "mode", words, &word);
+    rank = get_paddings(im, pad);
+    if (word == 1)
+        return pad_symmetric(im, rank, pad);
     in[0] = im->node->in[0];
-    in[1] = get_paddings(im);
+    in[1] = tf_ints(im, "pads", pad, 2 * rank);
     if (im->node->n_in == 3)
         in[n++] = im->node->in[2];
     return tf_last(im, "Pad", in, n, &mode, 1);

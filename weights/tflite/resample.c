@@ -87,16 +87,57 @@ void tflite_import_pad(struct tflite_import *im, int valued)
     pad(im, KERN_PAD_CONSTANT, (float)value);
 }
 
+/* Entries of an axis from `begin` down to `end`. */
+static int backwards(struct tflite_import *im, int x, int axis, int64_t begin,
+                     int64_t end)
+{
+    union graph_attr attr;
+
+    tflite_defaults(GRAPH_SLICE, &attr);
+    attr.slice = (struct graph_slice){.n_axes = 1,
+                                      .axis = {axis},
+                                      .begin = {begin},
+                                      .end = {end},
+                                      .step = {-1}};
+    return tflite_emit(im, GRAPH_SLICE, &attr, &x, 1);
+}
+
+/* Mirrors with the entries at the ends repeated. */
+static void pad_symmetric(struct tflite_import *im)
+{
+    const bool swapped = tflite_is_swapped(im, 0);
+    struct kern_pad pad = {.mode = KERN_PAD_CONSTANT};
+    union graph_attr attr;
+    int x;
+
+    if (!amounts(im, swapped, &pad))
+        return;
+    x = tflite_in(im, 0, swapped);
+    for (int d = 0; d < INFER_MAX_RANK; d++) {
+        int part[3], n = 0;
+
+        if (pad.begin[d] > 0)
+            part[n++] = backwards(im, x, d, pad.begin[d] - 1, INT64_MIN);
+        part[n++] = x;
+        if (pad.end[d] > 0)
+            part[n++] = backwards(im, x, d, -1, -(int64_t)pad.end[d] - 1);
+        tflite_defaults(GRAPH_CONCAT, &attr);
+        attr.axis.axis = d;
+        if (n > 1)
+            x = tflite_emit(im, GRAPH_CONCAT, &attr, part, n);
+    }
+    tflite_out(im, 0, x, swapped);
+}
+
 void tflite_import_mirror_pad(struct tflite_import *im, int param)
 {
     (void)param;
     if (!tflite_arity(im, 2, 2))
         return;
-    if (fb_u8(&im->op.options, 0, 0) != 0) {
-        tflite_fail(im, INFER_EUNSUPPORTED, "symmetric mode (edge repeated)");
-        return;
-    }
-    pad(im, KERN_PAD_REFLECT, 0);
+    if (fb_u8(&im->op.options, 0, 0) != 0)
+        pad_symmetric(im);
+    else
+        pad(im, KERN_PAD_REFLECT, 0);
 }
 
 /* ---- resizing ------------------------------------------------------ */

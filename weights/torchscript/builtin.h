@@ -41,6 +41,8 @@ ts_function_of ts_do_pass;
 ts_function_of ts_do_percent;
 ts_function_of ts_do_pop;
 ts_function_of ts_do_raise_it;
+ts_function_of ts_do_range_entry;
+ts_function_of ts_do_range_length;
 ts_function_of ts_do_rank_of;
 ts_function_of ts_do_repeat_list;
 ts_function_of ts_do_reverse;

@@ -4,7 +4,7 @@
  *
  * The program is run without an importer, until it needs a size.  An input that
  * goes into a convolution has its rank and the channels of its weights; batch,
- * height and width are free.  One that indexes an embedding is of integers.
+ * height and width are free.  One that chooses entries is of integers.
  */
 #include <string.h>
 
@@ -57,8 +57,7 @@ static bool keeps_channels(struct pb_span op)
     return false;
 }
 
-/* The sizes of a tensor of the archive: its rank, or -1. */
-static int sizes_of(const struct ts_run *r, const struct ts_value *v,
+int ts_stored_sizes(const struct ts_run *r, const struct ts_value *v,
                     int64_t *dim)
 {
     const struct pickle *p = &r->archive->pickle[v->pickle];
@@ -79,7 +78,7 @@ static void take_channels(struct ts_run *r, int n, const struct ts_arg *arg,
 {
     struct aten_input *in = r->guess->input;
     int64_t dim[INFER_MAX_RANK], groups = 1;
-    const int rank = n > 1 ? sizes_of(r, &arg[1].value, dim) : -1;
+    const int rank = n > 1 ? ts_stored_sizes(r, &arg[1].value, dim) : -1;
 
     if (n > groups_at && arg[groups_at].value.kind == TSV_INT)
         groups = arg[groups_at].value.i;
@@ -92,6 +91,25 @@ static void take_channels(struct ts_run *r, int n, const struct ts_arg *arg,
     in->dim[1] = transposed ? dim[0] : dim[1] * groups;
 }
 
+/* Whether argument i of the operator is of integers: indices and labels. */
+static bool is_index(struct pb_span op, int i)
+{
+    static const struct {
+        const char *op;
+        int at;
+    } places[] = {
+        {"embedding", 1},      {"embedding_bag", 1}, {"embedding_bag", 2},
+        {"gather", 2},         {"scatter", 2},       {"scatter_add", 2},
+        {"scatter_reduce", 2}, {"index_select", 2},  {"index_fill", 2},
+        {"index_add", 2},      {"index_copy", 2},    {"take", 1},
+        {"take_along_dim", 1}, {"one_hot", 0},       {"nll_loss_nd", 1}};
+
+    for (size_t k = 0; k < sizeof places / sizeof *places; k++)
+        if (places[k].at == i && is_op(op, places[k].op))
+            return true;
+    return false;
+}
+
 void ts_guess_step(struct ts_run *r, struct pb_span op, int n,
                    const struct ts_arg *arg, const struct ts_value *out)
 {
@@ -99,11 +117,12 @@ void ts_guess_step(struct ts_run *r, struct pb_span op, int n,
     const struct ts_value *x = n > 0 ? &arg[0].value : NULL;
     const bool reads = x && ts_is_value(x) && x->text.data == g->now.data;
 
-    if (n > 1 && is_op(op, "embedding") && ts_is_value(&arg[1].value) &&
-        arg[1].value.text.data == g->now.data) {
-        g->input->dtype = INFER_I64;
-        g->known = true;
-    }
+    for (int i = 0; i < n && i < 3; i++)
+        if (ts_is_value(&arg[i].value) && is_index(op, i) &&
+            arg[i].value.text.data == g->now.data) {
+            g->input->dtype = INFER_I64;
+            g->known = true;
+        }
     if (r->steps > MAX_STEPS)
         g->known = true;
     if (!reads)

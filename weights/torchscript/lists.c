@@ -292,6 +292,44 @@ int ts_do_length(struct ts_run *r, int n, const struct ts_arg *arg,
     return 1;
 }
 
+/* Three integers that are known and small enough for sums of products. */
+static bool are_steps(int n, const struct ts_arg *arg)
+{
+    for (int i = 0; i < n; i++)
+        if (arg[i].value.kind != TSV_INT || arg[i].value.i > INT32_MAX ||
+            arg[i].value.i < -INT32_MAX)
+            return false;
+    return n == 3;
+}
+
+/* How many numbers range(begin, end, step) has. */
+int ts_do_range_length(struct ts_run *r, int n, const struct ts_arg *arg,
+                       struct ts_value *out)
+{
+    int64_t begin, end, step;
+
+    (void)r;
+    if (!are_steps(n, arg) || arg[2].value.i == 0)
+        return 0;
+    step = arg[2].value.i;
+    begin = step > 0 ? arg[0].value.i : arg[1].value.i;
+    end = step > 0 ? arg[1].value.i : arg[0].value.i;
+    step = step > 0 ? step : -step;
+    *out = ts_int(end > begin ? (end - begin + step - 1) / step : 0);
+    return 1;
+}
+
+/* The number at a place of such a range: place, begin, step. */
+int ts_do_range_entry(struct ts_run *r, int n, const struct ts_arg *arg,
+                      struct ts_value *out)
+{
+    (void)r;
+    if (!are_steps(n, arg))
+        return 0;
+    *out = ts_int(arg[1].value.i + arg[0].value.i * arg[2].value.i);
+    return 1;
+}
+
 /* Lists joined, and repeated. */
 int ts_do_add_lists(struct ts_run *r, int n, const struct ts_arg *arg,
                     struct ts_value *out)

@@ -163,6 +163,8 @@ static const struct {
               {"_native_batch_norm_legit", 3},
               {"_native_batch_norm_legit_no_training", 3},
               {"rrelu_with_noise_functional", 2},
+              {"embedding_bag", 4},
+              {"_embedding_bag", 4},
               {"lstm", 3},
               {"lstm_cell", 2},
               {"gru", 2},
@@ -322,9 +324,15 @@ static struct pb_span number_op(struct pb_span op)
 /* A space of operators that PyTorch itself does not have. */
 static int other_space(struct ts_run *r, struct pb_span name, struct call *c)
 {
-    if (pb_span_is(name, "ops.torchvision.deform_conv2d")) {
-        c->op = word("deform_conv2d");
-        return 0;
+    static const char space[] = "ops.torchvision.";
+    static const char *const names[] = {"deform_conv2d", "roi_align", NULL};
+
+    if (starts(name, space)) {
+        const size_t n = sizeof space - 1;
+
+        c->op = (struct pb_span){name.data + n, name.bytes - n};
+        if (is_one_of(c->op, names))
+            return 0;
     }
     return ts_fail(r, INFER_EUNSUPPORTED, "%.*s is not supported",
                    PB_TEXT(name, 128));

@@ -301,6 +301,9 @@ int ts_execute(struct ts_run *r, struct ts_frame *f, const struct ts_node *n);
 
 /* ---- shapes of inputs (guess.c) ------------------------------------ */
 
+/* The sizes of a tensor of the archive: its rank, or -1. */
+int ts_stored_sizes(const struct ts_run *r, const struct ts_value *v,
+                    int64_t *dim);
 /* Where an input goes into a convolution or a dense layer: its rank and
  * channels, other sizes free.  Inputs of rank -1 stay unknown. */
 int ts_guess_inputs(struct ts_archive *archive, struct aten_program *program);

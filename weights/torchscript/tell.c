@@ -74,10 +74,13 @@ static int now_of(struct ts_run *r, const struct ts_value *v,
 
 int ts_rank(struct ts_run *r, const struct ts_value *tensor, int *out)
 {
+    int64_t stored[INFER_MAX_RANK];
     struct pb_span now;
-    int rc = now_of(r, tensor, &now);
+    int rc;
 
-    if (rc < 0)
+    if (!r->im && (*out = ts_stored_sizes(r, tensor, stored)) >= 0)
+        return 0;
+    if ((rc = now_of(r, tensor, &now)) < 0)
         return rc;
     *out = aten_rank(r->im, now);
     return r->im->rc < 0 ? take_error(r) : 0;
@@ -86,10 +89,16 @@ int ts_rank(struct ts_run *r, const struct ts_value *tensor, int *out)
 int ts_dim(struct ts_run *r, const struct ts_value *tensor, int64_t d,
            int64_t *out)
 {
+    int64_t stored[INFER_MAX_RANK];
+    const int rank = r->im ? -1 : ts_stored_sizes(r, tensor, stored);
     struct pb_span now;
-    int rc = now_of(r, tensor, &now);
+    int rc;
 
-    if (rc < 0)
+    if (d >= -rank && d < rank) {
+        *out = stored[d < 0 ? d + rank : d];
+        return 0;
+    }
+    if ((rc = now_of(r, tensor, &now)) < 0)
         return rc;
     if (d < -INFER_MAX_RANK || d > INFER_MAX_RANK)
         return ts_fail(r, INFER_EFORMAT, "dimension %lld", (long long)d);

@@ -155,6 +155,7 @@ TEST(test_seed)
     assert_int_equal(check_model(SEEDS "seed_pixels.npz", false), 1);
     assert_int_equal(check_model(SEEDS "keras/steps.npz", false), 2);
     assert_int_equal(check_model(SEEDS "keras/numbers.npz", false), 2);
+    assert_int_equal(check_model(SEEDS "keras/order.npz", false), 2);
     assert_int_equal(check_model(SEEDS "keras/frames.npz", false), 1);
     assert_int_equal(check_model(SEEDS "keras/filters.npz", false), 1);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remove-dead, fold-constants, remove-identity, remove-dropout and merge-pad:
- * before and after on the reference backend, the graphs in which they must do
- * nothing, and all passes together. */
+/* remove-dead, fold-constants, remove-identity, remove-dropout, merge-pad and
+ * share-constants: before and after on the reference backend, the graphs in
+ * which they must do nothing, and all passes together. */
 #include "tests/unit/weights/passes/net.h"
 
 #include <math.h>
@@ -478,6 +478,47 @@ TEST(kept_for_training)
     net_end(&net);
 }
 
+/* ---- share-constants ----------------------------------------------- */
+
+/* 64 places of 4 entries; the last one is `last`. */
+static int net_places(struct net *net, const char *name, int64_t last)
+{
+    const int64_t dim = 64;
+    struct constant *c = constant_new(INFER_I64, 1, &dim);
+
+    assert_non_null(c);
+    for (int i = 0; i < 64; i++)
+        ((int64_t *)(void *)c->data)[i] = i < 63 ? i % 4 : last;
+    return graph_add_constant(net->g, name, c);
+}
+
+TEST(equal_integers)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    int at[3], part[3];
+    struct net net;
+    int x, w;
+
+    x = net_start(&net, 21, DIMS(2, 4));
+    for (int i = 0; i < 3; i++) {
+        at[i] = net_places(&net, names[i], i == 1 ? 2 : 3);
+        part[i] = net_node(&net, GRAPH_GATHER, IN(x, at[i]));
+        net_attr(&net)->axis.axis = 1;
+    }
+    x = net_binary(&net, KERN_ADD, part[0], part[1]);
+    x = net_binary(&net, KERN_ADD, x, part[2]);
+    /* Equal weights stay two: passes edit them. */
+    for (int i = 0; i < 2; i++) {
+        w = net_fill(&net, 0.5, DIMS(64));
+        x = net_binary(&net, KERN_MUL, x, w);
+    }
+    net_output(&net, x);
+    net_check(&net, "share-constants", 1, 1);
+    assert_int_equal(net.g->node[0].in[1], net.g->node[2].in[1]);
+    assert_int_not_equal(net.g->node[0].in[1], net.g->node[1].in[1]);
+    net_end(&net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -498,6 +539,7 @@ int main(void)
         cmocka_unit_test(whole_block),
         cmocka_unit_test(options),
         cmocka_unit_test(kept_for_training),
+        cmocka_unit_test(equal_integers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

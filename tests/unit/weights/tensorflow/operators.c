@@ -6,7 +6,8 @@
  *
  *     x(1,8,8,3)   a float placeholder; -1: free
  *     w{3,3,3,2}   a float constant, all 0.5
- *     n[1,2]       an int32 constant; n[]: an empty one
+ *     n[1,2]       an int32 constant; n[]: an empty one; pairs[0,1,2,3]: a
+ *                  matrix of two columns
  *     N=2  alpha=0.5  strides=[1,2,2,1]  padding='SAME'  keep_dims=true
  */
 #include <stdio.h>
@@ -63,6 +64,9 @@ static const char *read_input(const char *p, const char *name,
         small[i] = (int32_t)v.integer[i];
     if (kind == '(')
         def_placeholder(graph, name, v.n, v.integer);
+    else if (kind == '[' && strcmp(name, "pairs") == 0)
+        def_int32s(graph, 1, name, 2, (const int64_t[]){v.n / 2, 2}, small,
+                   v.n);
     else if (kind == '[')
         def_int32s(graph, 1, name, 1, (const int64_t[]){v.n}, small, v.n);
     else

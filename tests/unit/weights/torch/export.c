@@ -60,6 +60,12 @@ TEST(test_functions)
     assert_true(difference_of("functions_core") <= 1e-5);
 }
 
+TEST(test_cells)
+{
+    assert_true(difference_of("cells") <= 1e-5);
+    assert_true(difference_of("cells_core") <= 1e-5);
+}
+
 /* The table is searched by halves. */
 TEST(test_table_is_sorted)
 {
@@ -364,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_sequences),
         cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_cells),
         cmocka_unit_test(test_table_is_sorted),
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_sums_of_infinities),
