@@ -3,9 +3,11 @@
 torch_ops.py): arguments, programs that end in time, arrays compared, and the
 report of cases by what became of them."""
 import argparse
+import contextlib
 import glob
 import os
 import subprocess
+import sys
 
 import numpy as np
 
@@ -18,6 +20,26 @@ def run(*cmd):
     except subprocess.TimeoutExpired:
         return -1, "took longer than 60 s"
     return p.returncode, p.stdout.decode("utf-8", "replace").strip()
+
+
+@contextlib.contextmanager
+def silent():
+    """Keeps what libraries print, in C++ too, from the report."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for to, k in enumerate(kept, 1):
+            os.dup2(k, to)
+            os.close(k)
+        os.close(nothing)
 
 
 def plain(a):
