@@ -133,7 +133,7 @@ static struct pb_span contracted(struct onnx_import *im, struct pb_span x,
 /* Sums of products over some dimensions of each. */
 int aten_tensordot(struct onnx_import *im)
 {
-    struct pb_span in[2], kept[2], part[2], y;
+    struct pb_span in[2], kept[2] = {{NULL, 0}}, part[2], y;
     static const char *const names[2] = {"dims_self", "dims_other"};
     struct aten_attrs axis = {.n = 0};
     int64_t dims[2][INFER_MAX_RANK];
