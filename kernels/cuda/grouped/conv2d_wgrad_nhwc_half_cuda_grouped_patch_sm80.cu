@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wgrad of 3x3 convolutions of many groups of few channels through mma.sync:
+ * dw[k, r, s, c] = sum over pixels m of dy[m, k] x[m + (r, s), c], from patches
+ * of the image in shared memory as those of grouped_patch.cuh.
+ *
+ * A warp has a column of 16 outputs and 16 of its input channels: 9 x 16 x 16
+ * sums in registers, of which those whose output and channel are of one group
+ * are stored.  A block has the warps of a slice of columns, and `down` such
+ * rows of warps, each of which takes every down-th 16 pixels of a tile.  It
+ * walks over its part of the tiles, the next one on its way while one is used;
+ * at the end its rows of warps are added through shared memory in a fixed
+ * order. Each block writes its sums to the workspace, parts[part][K][r, s, c],
+ * and wgrad_sum() adds them in order: the same bits every time.
+ *
+ * Shared memory: two stages of a patch of x and of the tile of dy, whose pixels
+ * take 32 bytes a column and 16 more; 16 bytes of zeros.  Pixels of a tile that
+ * lie outside the image are zeros in dy, and read those zeros for x, which may
+ * be infinite where they are.
+ */
+#include "kernels/cuda/conv/cost.h"
+#include "kernels/cuda/conv/state.cuh"
+#include "kernels/cuda/grouped/grouped_shape.cuh"
+#include "kernels/cuda/mma/wgrad.cuh"
+
+enum {
+    GROUPED_WARPS = 8,
+    GROUPED_SUMS = GROUPED_TAPS * 8, /* of a lane */
+    GROUPED_ZEROS = 16
+};
+
+struct grouped_wgrad_args {
+    struct grouped_patch_args p;
+    const void *dy;
+    float *parts;
+    int stage, pitch;           /* bytes of a stage, and of a pixel of dy */
+    int chunks;                 /* of 16 pixels of a tile */
+    struct fast_div by_vectors; /* of a pixel of dy */
+};
+
+/* ---- copying ------------------------------------------------------- */
+
+/* Starts the copy of a tile of dy, columns from `slice` on. */
+static __device__ __forceinline__ void
+grouped_copy_dy(const struct grouped_wgrad_args &a, int slice, int tile,
+                int threads, uint32_t to)
+{
+    const struct grouped_patch_shape &s = a.p.s;
+    const struct conv_geometry &g = s.g;
+    const struct grouped_place t = grouped_place_at(a.p, tile);
+    const uint16_t *image =
+        (const uint16_t *)a.dy + (size_t)t.n * g.p * g.q * g.k;
+    const int pixels = a.chunks * 16, last = s.high * s.wide - 1;
+    const int apart = threads / (s.across * 2);
+    uint32_t v;
+    int m = (int)a.by_vectors.divmod(threadIdx.x, &v);
+    const int column = slice + (int)v / 2;
+    const int k = grouped_first(g, column) + (int)v % 2 * 8;
+    const bool ours = column < s.columns && k < g.k;
+
+    for (m = m < apart ? m : pixels; m < pixels; m += apart) {
+        uint32_t right;
+        const int p = t.p + (int)a.p.by_wide.divmod((uint32_t)m, &right);
+        const int q = t.q + (int)right;
+        const bool inside = ours && m <= last && p < g.p && q < g.q;
+
+        ptx_cp_async<16>(to + m * a.pitch + v * 16,
+                         image + (inside ? (p * g.q + q) * g.k + k : 0),
+                         inside);
+    }
+}
+
+static __device__ __forceinline__ void
+grouped_copy_both(const struct grouped_wgrad_args &a,
+                  const struct grouped_copier &own, int slice, int tile,
+                  int threads, uint32_t to)
+{
+    if (tile < a.p.tiles) {
+        grouped_copy(a.p, own, tile, to);
+        grouped_copy_dy(a, slice, tile, threads, to + a.p.s.patch_bytes);
+    }
+    ptx_cp_async_commit();
+}
+
+/* ---- computing ----------------------------------------------------- */
+
+/* 16 pixels.  The matrices of dy are (pixels 0-7, outputs 0-7), (0-7, 8-15),
+ * (8-15, 0-7), (8-15, 8-15), those of x (pixels 0-7, channels 0-7), (8-15,
+ * 0-7), (0-7, 8-15), (8-15, 8-15), all transposed.  EDGE: pixels of lanes that
+ * are not `live` are zeros. */
+template <typename T, bool EDGE>
+static __device__ __forceinline__ void
+grouped_wgrad_step(const struct grouped_patch_args &a, uint32_t dy,
+                   uint32_t from, bool live, uint32_t zeros,
+                   float (&sum)[GROUPED_TAPS][2][4])
+{
+    uint32_t fa[4];
+
+    ptx_ldmatrix_x4_trans(fa, dy);
+#pragma unroll
+    for (int tap = 0; tap < GROUPED_TAPS; tap++) {
+        uint32_t fb[4];
+        ptx_ldmatrix_x4_trans(fb, EDGE && !live ? zeros : from + a.offset[tap]);
+        ptx_mma(T(), sum[tap][0], fa, fb);
+        ptx_mma(T(), sum[tap][1], fa, fb + 2);
+    }
+}
+
+/* A tile, `column` of the slice and channels from byte c of a pixel on. */
+template <typename T>
+static __device__ __forceinline__ void
+grouped_wgrad_tile(const struct grouped_wgrad_args &a, int tile, int column,
+                   int c, int row, uint32_t stage, uint32_t zeros,
+                   float (&sum)[GROUPED_TAPS][2][4])
+{
+    const struct grouped_patch_shape &s = a.p.s;
+    const struct grouped_place t = grouped_place_at(a.p, tile);
+    const int lane = threadIdx.x % 32, last = s.high * s.wide - 1;
+    const uint32_t dy = stage + s.patch_bytes + column * 32 +
+                        (lane / 16 * 8 + lane % 8) * a.pitch +
+                        lane / 8 % 2 * 16;
+
+#pragma unroll 1
+    for (int i = row; i < a.chunks; i += s.down) {
+        const int m = i * 16 + lane / 8 % 2 * 8 + lane % 8;
+        uint32_t q;
+        const int p = (int)a.p.by_wide.divmod((uint32_t)m, &q);
+        const bool live = m <= last && t.p + p < s.g.p && t.q + (int)q < s.g.q;
+        const uint32_t from =
+            stage + c + lane / 16 * 16 +
+            (p * s.g.stride_h * s.part * s.g.stride_w + (int)q) * s.pitch;
+
+        if (__all_sync(0xffffffffu, live))
+            grouped_wgrad_step<T, false>(a.p, dy + i * 16 * a.pitch, from, live,
+                                         zeros, sum);
+        else
+            grouped_wgrad_step<T, true>(a.p, dy + i * 16 * a.pitch, from, live,
+                                        zeros, sum);
+    }
+}
+
+/* Adds up the rows of warps; row 0 has the result. */
+static __device__ __forceinline__ void
+grouped_join(float (&sum)[GROUPED_TAPS][2][4], int units, int unit, int row,
+             int down, float *shared)
+{
+    for (int half = down / 2; half > 0; half /= 2) {
+        float *at = shared + (row % half * units + unit) * GROUPED_SUMS * 32 +
+                    threadIdx.x % 32;
+        __syncthreads();
+        if (row >= half && row < 2 * half) {
+#pragma unroll
+            for (int i = 0; i < GROUPED_SUMS; i++)
+                at[i * 32] = sum[i / 8][i / 4 % 2][i % 4];
+        }
+        __syncthreads();
+        if (row < half) {
+#pragma unroll
+            for (int i = 0; i < GROUPED_SUMS; i++)
+                sum[i / 8][i / 4 % 2][i % 4] += at[i * 32];
+        }
+    }
+}
+
+static __device__ __forceinline__ void
+grouped_store_sums(const struct grouped_wgrad_args &a, int column, int step,
+                   const float (&sum)[GROUPED_TAPS][2][4])
+{
+    const struct conv_geometry &g = a.p.s.g;
+    const int lane = threadIdx.x % 32;
+    float *parts = a.parts + (size_t)blockIdx.y * g.k * GROUPED_TAPS * g.cg;
+
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int k = grouped_first(g, column) + lane / 4 + i % 4 / 2 * 8;
+        const int c = grouped_channel(g, column) + step * 16 + i / 4 * 8 +
+                      lane % 4 * 2 + i % 2;
+        if (k >= grouped_end(g, column) || c >= g.c || k / g.kg != c / g.cg)
+            continue;
+#pragma unroll
+        for (int tap = 0; tap < GROUPED_TAPS; tap++)
+            parts[(k * GROUPED_TAPS + tap) * g.cg + c % g.cg] =
+                sum[tap][i / 4][i % 4];
+    }
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(GROUPED_WARPS * 32, 2)
+    grouped_wgrad_kernel(const __grid_constant__ struct grouped_wgrad_args a)
+{
+    LAUNCH_SHARED(shared);
+    const struct grouped_patch_shape &s = a.p.s;
+    const int units = s.across * s.steps, threads = units * s.down * 32;
+    const int warp = threadIdx.x / 32, unit = warp % units, row = warp / units;
+    const int slice = blockIdx.x * s.across;
+    const int column = min(slice + unit / s.steps, s.columns - 1);
+    const int first = grouped_channel(s.g, slice);
+    const int c =
+        (grouped_channel(s.g, column) - first + unit % s.steps * GROUPED_N) * 2;
+    const uint32_t stages = ptx_shared(shared), zeros = stages + 2 * a.stage;
+    const struct grouped_copier own = grouped_copier_of(a.p, first, threads);
+    float sum[GROUPED_TAPS][2][4] = {};
+
+    if (threadIdx.x < GROUPED_ZEROS / 4)
+        ((uint32_t *)(shared + 2 * a.stage))[threadIdx.x] = 0;
+    launch_wait();
+    grouped_copy_both(a, own, slice, blockIdx.y, threads, stages);
+    for (int tile = blockIdx.y, now = 0; tile < a.p.tiles;
+         tile += gridDim.y, now ^= 1) {
+        ptx_cp_async_wait<0>();
+        __syncthreads();
+        grouped_copy_both(a, own, slice, tile + (int)gridDim.y, threads,
+                          stages + (now ^ 1) * a.stage);
+        grouped_wgrad_tile<T>(a, tile, column - slice, c, row,
+                              stages + now * a.stage, zeros, sum);
+    }
+    grouped_join(sum, units, unit, row, s.down, (float *)shared);
+    if (row == 0 && slice + unit / s.steps < s.columns)
+        grouped_store_sums(a, column, unit % s.steps, sum);
+}
+
+/* ---- limits -------------------------------------------------------- */
+
+struct grouped_wgrad_state {
+    struct grouped_patch_shape s;
+    int tiles, ranges, stage, pitch, chunks, shared;
+};
+
+/* Tiles of 16 parts x down pixels. */
+static bool grouped_wgrad_shape(struct grouped_wgrad_state *state, int parts,
+                                int room)
+{
+    struct grouped_patch_shape *s = &state->s;
+    const int pixels = GROUPED_N * parts * s->down;
+    const int units = s->across * s->steps;
+    const int join = s->down / 2 * units * GROUPED_SUMS * 32 * 4;
+
+    state->pitch = s->across * 32 + 16;
+    if (!grouped_choose_tile(s, parts, room - 2 * pixels * state->pitch))
+        return false;
+    state->chunks = conv_ceil_div(s->high * s->wide, GROUPED_N);
+    state->stage = s->patch_bytes + state->chunks * GROUPED_N * state->pitch;
+    state->shared = 2 * state->stage + GROUPED_ZEROS;
+    if (state->shared < join)
+        state->shared = join;
+    const int64_t tiles = (int64_t)s->g.n * s->tiles_p * s->tiles_q;
+    state->tiles = tiles < INT32_MAX / 2 ? (int)tiles : INT32_MAX;
+    return tiles < INT32_MAX / 2 && state->shared <= room;
+}
+
+/* Small tiles where large ones are too few for all multiprocessors. */
+static bool grouped_wgrad_tiles(struct grouped_wgrad_state *state,
+                                int multiprocessors, int room)
+{
+    bool found = false;
+
+    for (int parts = 4; parts > 0; parts /= 2) {
+        struct grouped_wgrad_state now = *state;
+        if (!grouped_wgrad_shape(&now, parts, room))
+            continue;
+        found = true;
+        *state = now;
+        if ((int64_t)now.tiles * now.s.slices >= multiprocessors)
+            break;
+    }
+    return found;
+}
+
+static int grouped_wgrad_read(const struct kern_problem *p,
+                              const struct kern_device *d, int,
+                              struct grouped_wgrad_state *state,
+                              struct infer_error *why)
+{
+    struct grouped_patch_shape *s = &state->s;
+    const struct conv_geometry &g = s->g;
+    const int room =
+        d->shared_per_block_optin ? d->shared_per_block_optin : 99 * 1024;
+    const int processors = conv_multiprocessors(d);
+    const int rc = wgrad_geometry(p, &s->g, why);
+
+    if (rc < 0)
+        return rc;
+    if (g.r != 3 || g.s != 3 || g.stride_h > 16 || g.stride_w > 16 ||
+        g.dilation_h > 64 || g.dilation_w > 64)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes windows of 3 x 3, found %d x %d", g.r, g.s);
+    const int together = g.kg < GROUPED_N ? GROUPED_N / g.kg * g.cg : g.cg;
+    if (g.groups < 2 || g.cg > 64 || together > 64 ||
+        g.kg > GROUPED_MAX_CHANNELS)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes two groups and more of at most 64 to %d "
+                         "channels, found %d of %d to %d",
+                         GROUPED_MAX_CHANNELS, g.groups, g.cg, g.kg);
+    if (together % 8 || (g.kg < GROUPED_N ? GROUPED_N % g.kg : g.kg % 8) ||
+        g.c % 8 || g.k % 8)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes channels in eights and groups that begin at "
+                         "multiples of 8 channels, one by one or as many as "
+                         "have 16 outputs, found %d to %d",
+                         g.cg, g.kg);
+    const int deep = conv_ceil_div(together, GROUPED_N);
+    if (!grouped_slice(s, GROUPED_WARPS / deep < 4 ? GROUPED_WARPS / deep : 4))
+        return error_set(why, INFER_EUNSUPPORTED, "groups are too wide");
+    s->down = 1;
+    while (2 * s->down * s->across * s->steps <= GROUPED_WARPS)
+        s->down *= 2;
+    if (s->slices > 65535 || (int64_t)g.k * GROUPED_TAPS * g.cg > INT32_MAX ||
+        !grouped_wgrad_tiles(state, processors, room))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "windows with dilation %d x %d reach too far, or "
+                         "there are too many outputs",
+                         g.dilation_h, g.dilation_w);
+    const int fit = (room + 1024) / (state->shared + 1024);
+    const int blocks = (fit < 2 ? fit : 2) * processors / s->slices;
+    const int most = blocks < 1 ? 1 : blocks < 256 ? blocks : 256;
+    /* All blocks have the same number of tiles, or one less. */
+    const int each = conv_ceil_div(state->tiles, most);
+    state->ranges = conv_ceil_div(state->tiles, each);
+    return 0;
+}
+
+/* As of grouped_patch_sm80, and the second pass. */
+static double grouped_wgrad_estimate(const struct kern_problem *p,
+                                     const struct kern_device *d)
+{
+    struct grouped_wgrad_state state = {};
+
+    if (grouped_wgrad_read(p, d, 0, &state, NULL) < 0)
+        return 1e30;
+    const struct grouped_patch_shape &s = state.s;
+    const double processors = conv_multiprocessors(d);
+    const double turns = conv_ceil_div(state.tiles, state.ranges);
+    const double all = (double)state.tiles * s.slices / processors;
+    const double copy = 0.43e-3 * (s.rows * s.width * s.range / 8 +
+                                   state.chunks * GROUPED_N * s.across * 2);
+    const double products =
+        0.42e-3 * state.chunks * s.across * s.steps * (int)GROUPED_TAPS * 6;
+    const double sums =
+        (double)state.ranges * s.g.k * (int)GROUPED_TAPS * s.g.cg;
+
+    return 5 + 0.3 * turns + (all > turns ? all : turns) * (copy + products) +
+           cost_conv_bytes(p, &s.g) / 6.2e6 + sums * 8 / 4e6;
+}
+
+static void grouped_wgrad_declare(struct kern_exec *e,
+                                  const struct grouped_wgrad_state *state)
+{
+    const struct conv_geometry *g = &state->s.g;
+
+    e->workspace = (size_t)state->ranges * (size_t)g->k * GROUPED_TAPS *
+                   (size_t)g->cg * sizeof(float);
+}
+
+/* ---- launching ----------------------------------------------------- */
+
+template <typename T>
+static int grouped_wgrad_launch(const struct kern_exec *e,
+                                const struct kern_args *args,
+                                struct infer_error *err)
+{
+    const struct grouped_wgrad_state *state =
+        (const struct grouped_wgrad_state *)e->state;
+    const struct grouped_patch_shape *s = &state->s;
+    const struct conv_geometry *g = &s->g;
+    const struct wgrad_join_shape shape = {g->k, g->cg, g->r, g->s,
+                                           state->ranges};
+    struct grouped_wgrad_args a = {};
+
+    grouped_args_of(s, &a.p);
+    a.p.x = args->in[0];
+    a.dy = args->in[1];
+    a.parts = (float *)args->workspace;
+    a.stage = state->stage;
+    a.pitch = state->pitch;
+    a.chunks = state->chunks;
+    a.by_vectors.init((uint32_t)s->across * 2);
+    const int rc =
+        launch_chained(grouped_wgrad_kernel<T>,
+                       dim3((unsigned)s->slices, (unsigned)state->ranges),
+                       dim3((unsigned)(s->across * s->steps * s->down * 32)),
+                       (size_t)state->shared, args->stream, a, err);
+    return rc < 0 ? rc : wgrad_join(e, &shape, args, err);
+}
+
+#define GROUPED_WGRAD_ROW(symbol, T)                                           \
+    KERN_FUNCTIONS(symbol) = {                                                 \
+        .supports =                                                            \
+            state_supports<struct grouped_wgrad_state, grouped_wgrad_read>,    \
+        .estimate = grouped_wgrad_estimate,                                    \
+        .prepare = state_prepare<struct grouped_wgrad_state,                   \
+                                 grouped_wgrad_read, grouped_wgrad_declare>,   \
+        .launch = grouped_wgrad_launch<T>,                                     \
+        .release = cuda_state_release,                                         \
+    };
+
+GROUPED_WGRAD_ROW(conv2d_wgrad_nhwc_f16_cuda_grouped_patch_sm80, __half)
+GROUPED_WGRAD_ROW(conv2d_wgrad_nhwc_bf16_cuda_grouped_patch_sm80, __nv_bfloat16)
