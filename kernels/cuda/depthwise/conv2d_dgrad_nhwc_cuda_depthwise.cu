@@ -5,11 +5,11 @@
  * Stride 1: a depthwise convolution of dy with the flipped filter, by the fprop
  * row, which takes weights of any strides.
  *
- * Stride 2, 3x3 and 5x5, gathered, after a kernel that packs the weights
+ * Stride 2, 3x3 to 7x7, gathered, after a kernel that packs the weights
  * [r][s][k] into the workspace: counted from the padded corner, rows 2i and 2i
  * + 1 of dx (columns likewise) take from rows i, i - 1, .. of dy, DEPTH of
  * them: row 2i + a with filter rows a, a + 2, ...  So a thread that computes 2
- * rows by 2 TW columns of V channels, 16 bytes, reads DEPTH (TW + DEPTH - 1)
+ * rows by 2 TW columns of V channels reads DEPTH (TW + DEPTH - 1)
  * vectors of dy, each weight once, and no product is wasted.  Neighbours in a
  * warp take neighbouring channels; thread t computes channels V (t % (C/V)),
  * columns from 2 TW (t / (C/V) % tiles) on.  Rows of dy shared between threads
@@ -149,15 +149,24 @@ static int flip(const struct kern_problem *p, struct kern_problem *out,
     return 0;
 }
 
-/* The fprop row for dy's type, which supports() has checked. */
-static const struct kern_row *inner_row(const struct kern_problem *p)
+/* The fprop row for the flipped problem: the one of vectors of 16 bytes, or, of
+ * 16-bit types, the one for channels that are no multiple of them. */
+static const struct kern_row *inner_row(const struct kern_problem *flipped,
+                                        const struct kern_device *d)
 {
-    const enum infer_dtype type = p->in[CONV_X].dtype;
-
-    return kern_row_at(
+    const enum infer_dtype type = flipped->in[CONV_X].dtype;
+    const struct kern_row *const row = kern_row_at(
         type == INFER_F16    ? KERN_ROW_conv2d_fprop_nhwc_f16_cuda_depthwise
         : type == INFER_BF16 ? KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_depthwise
                              : KERN_ROW_conv2d_fprop_nhwc_f32_cuda_depthwise);
+    const struct kern_row *const walk =
+        kern_row_at(type == INFER_F16
+                        ? KERN_ROW_conv2d_fprop_nhwc_f16_cuda_depthwise_walk
+                        : KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_depthwise_walk);
+
+    return type != INFER_F32 && kern_row_supports(walk, flipped, d, NULL) == 0
+               ? walk
+               : row;
 }
 
 /* ---- stride 2 ------------------------------------------------------ */
@@ -180,18 +189,19 @@ static int check_strided(const struct kern_problem *p, struct conv_geometry *g,
 {
     const struct kern_tensor *bias = kern_problem_in(p, CONV_BIAS);
     const struct kern_tensor *residual = kern_problem_in(p, CONV_RESIDUAL);
-    const int v = 16 / (int)infer_dtype_size(p->out[0].dtype);
+    const int64_t size = (int64_t)infer_dtype_size(p->out[0].dtype);
     const int rc = read_fprop(p, g, why);
 
     if (rc < 0)
         return rc;
     if (p->out[0].rank != 4 || g->stride_h != 2 || g->stride_w != 2 ||
         g->dilation_h != 1 || g->dilation_w != 1 || g->r != g->s ||
-        (g->r != 3 && g->r != 5) || g->pad_top < 0 || g->pad_left < 0 ||
-        g->c % v != 0 || g->m < 1 || g->h < 1 || g->w < 1)
+        (g->r != 3 && g->r != 5 && g->r != 7) || g->pad_top < 0 ||
+        g->pad_left < 0 || g->c * size % 4 != 0 || g->m < 1 || g->h < 1 ||
+        g->w < 1)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes 3x3 and 5x5 of stride 2 without dilation, "
-                         "channels in whole vectors");
+                         "takes 3x3, 5x5 and 7x7 of stride 2 without dilation, "
+                         "channels of whole 4 bytes");
     if ((bias && !cuda_is_vector(bias)) ||
         (residual && (residual->dtype != p->out[0].dtype ||
                       !kern_tensor_is_dense(residual, KERN_NHWC))))
@@ -227,7 +237,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     if (has_stride(p))
         return check_strided(p, &g, why);
     const int rc = flip(p, &flipped, &offset, why);
-    return rc < 0 ? rc : kern_row_supports(inner_row(p), &flipped, d, why);
+    return rc < 0 ? rc
+                  : kern_row_supports(inner_row(&flipped, d), &flipped, d, why);
 }
 
 /* That of the inner row; the kernels of stride 2 are as fast as their bytes. */
@@ -240,16 +251,20 @@ static double estimate(const struct kern_problem *p,
 
     if (has_stride(p) || flip(p, &flipped, &offset, &why) < 0)
         return depthwise_bytes_us(p);
-    return depthwise_estimate(&flipped, d);
+    return inner_row(&flipped, d)->fn->estimate(&flipped, d);
 }
 
 /* Those of the inner row. */
 static int variants(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *err)
 {
-    (void)d;
-    (void)err;
-    return has_stride(p) ? 1 : DEPTHWISE_VARIANTS;
+    struct kern_problem flipped;
+    int64_t offset;
+
+    if (has_stride(p))
+        return 1;
+    const int rc = flip(p, &flipped, &offset, err);
+    return rc < 0 ? rc : inner_row(&flipped, d)->fn->variants(&flipped, d, err);
 }
 
 struct dgrad_state {
@@ -286,8 +301,8 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
         rc = flip(p, &flipped, &s->offset, err);
         s->offset *= (int64_t)infer_dtype_size(p->in[CONV_W].dtype);
         if (rc == 0)
-            rc = kern_prepare_variant(inner_row(p), &flipped, d, e->variant,
-                                      err, &s->inner);
+            rc = kern_prepare_variant(inner_row(&flipped, d), &flipped, d,
+                                      e->variant, err, &s->inner);
         e->workspace = s->inner.workspace;
         memcpy(e->variant_name, s->inner.variant_name, KERN_VARIANT_NAME);
     }
@@ -301,12 +316,15 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 
 /* ---- launching ----------------------------------------------------- */
 
-template <typename T, int R, int TW>
+/* With vectors of V channels, or of half as many. */
+template <typename T, int R, int TW, int V = 16 / (int)sizeof(T)>
 static int launch_window(const struct conv_geometry *g,
                          const struct kern_exec *e,
                          const struct kern_args *args, struct infer_error *err)
 {
-    enum { V = 16 / (int)sizeof(T) };
+    if constexpr (V * sizeof(T) > 4)
+        if (g->c % V != 0)
+            return launch_window<T, R, TW, V / 2>(g, e, args, err);
     const int tiles = conv_ceil_div(g->w + g->pad_left, 2 * TW);
     const int rows = conv_ceil_div(g->h + g->pad_top, 2);
     struct strided_args a = {};
@@ -338,8 +356,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const int rc = depthwise_pack_weights<T>(e, &s->g, args, err);
     if (rc < 0)
         return rc;
-    return s->g.r == 3 ? launch_window<T, 3, 2>(&s->g, e, args, err)
-                       : launch_window<T, 5, 1>(&s->g, e, args, err);
+    return s->g.r == 3   ? launch_window<T, 3, 2>(&s->g, e, args, err)
+           : s->g.r == 5 ? launch_window<T, 5, 1>(&s->g, e, args, err)
+                         : launch_window<T, 7, 1>(&s->g, e, args, err);
 }
 
 #define DGRAD_ROW(symbol, T)                                                   \

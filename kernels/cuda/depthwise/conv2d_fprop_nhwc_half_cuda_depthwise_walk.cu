@@ -15,6 +15,7 @@
 
 #include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/conv/state.cuh"
+#include "kernels/cuda/depthwise/depthwise_pack.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/strided.cuh"
 
@@ -125,6 +126,7 @@ enum { WALK_HEIGHTS = 3 };
 struct walk_state {
     struct conv_geometry g;
     int height;
+    bool packs; /* the weights, before each run */
 };
 
 /* Channels that are moved at once. */
@@ -170,8 +172,10 @@ static int walk_read(const struct kern_problem *p, const struct kern_device *d,
     struct conv_geometry *g = &s->g;
     int rc = conv_geometry_read_pitched(p, g, why);
 
+    s->packs = !(p->constant_in & 1u << CONV_W);
     if (rc == 0)
-        rc = conv_weights_packable(p, why);
+        rc = s->packs ? depthwise_weights_readable(p, why)
+                      : conv_weights_packable(p, why);
     if (rc < 0)
         return rc;
     if (g->cg != 1 || g->kg != 1 ||
@@ -202,7 +206,7 @@ static int walk_variants(const struct kern_problem *,
     return WALK_HEIGHTS;
 }
 
-/* The bytes, twice over where windows are large, and a launch. */
+/* The bytes, twice over where windows are large, and a launch or two. */
 static double walk_estimate(const struct kern_problem *p,
                             const struct kern_device *)
 {
@@ -210,13 +214,16 @@ static double walk_estimate(const struct kern_problem *p,
 
     if (conv_geometry_read_pitched(p, &g, NULL) < 0)
         return 1e30;
-    return 2 + kern_problem_bytes(p) * (1 + g.r / 7.0) / 2.5e6;
+    return (p->constant_in & 1u << CONV_W ? 2 : 4) +
+           kern_problem_bytes(p) * (1 + g.r / 7.0) / 2.5e6;
 }
 
 static void walk_declare(struct kern_exec *e, const struct walk_state *s)
 {
-    e->packed[CONV_W] = (size_t)s->g.k * (size_t)s->g.r * (size_t)s->g.s *
-                        infer_dtype_size(e->problem.in[CONV_X].dtype);
+    if (s->packs)
+        e->workspace = depthwise_pack_bytes(e, &s->g);
+    else
+        e->packed[CONV_W] = depthwise_pack_bytes(e, &s->g);
     snprintf(e->variant_name, sizeof(e->variant_name), "rows%d", s->height);
 }
 
@@ -255,11 +262,14 @@ static int walk_launch(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct walk_state *s = (const struct walk_state *)e->state;
     const struct conv_geometry *g = &s->g;
+    const int rc = s->packs ? depthwise_pack_weights<T>(e, g, args, err) : 0;
     struct walk_args a;
 
+    if (rc < 0)
+        return rc;
     a.g = *g;
     a.x = args->in[CONV_X];
-    a.w = args->in[CONV_W];
+    a.w = s->packs ? args->workspace : args->in[CONV_W];
     a.out = output_of(e, args, g->k);
     a.out.y_pitch = g->y_pitch;
     a.out.r_pitch = g->r_pitch;

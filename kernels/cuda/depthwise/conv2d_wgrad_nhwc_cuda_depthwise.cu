@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wgrad of a depthwise convolution, channels last, 3x3 and 5x5 of stride 1 and
+ * wgrad of a depthwise convolution, channels last, 3x3 to 7x7 of stride 1 and
  * 2: dw[c, r, s] = sum over n, p, q of x[n, c, h, w] dy[n, c, p, q], bound by
  * memory.
  *
@@ -11,7 +11,8 @@
  * of its own strip every vector of x is read once a row of the window.  The
  * next steps' vectors are copied meanwhile to shared memory of the thread's own
  * (STAGES of COUNT vectors), so that no thread waits for another.  V is 16
- * bytes for 3x3 and 8 for 5x5, limited by the registers for the sums.
+ * bytes for 3x3, 8 for 5x5 and 2 channels for 7x7, limited by the registers for
+ * the sums, or less where the channels are no multiple of it.
  *
  * A block is `chunk` vectors of channels times `lanes` strips, neighbours in a
  * warp with neighbouring channels, lanes on neighbouring rows in step, so that
@@ -27,14 +28,14 @@
 enum {
     THREADS = 128,
     STAGES = 4,
-    MOST_UNITS = 16,  /* vectors of channels in a block */
+    MOST_UNITS = 16, /* vectors of channels in a block; of 4 bytes twice that */
     LEAST_LENGTH = 14 /* of a strip, where a row is cut */
 };
 
 /* Resident blocks of a multiprocessor, limited by registers. */
 static constexpr int blocks_of(int r, int stride)
 {
-    return r == 5 && stride == 2 ? 2 : 3;
+    return r == 7 || (r == 5 && stride == 2) ? 2 : 3;
 }
 
 struct strips_args {
@@ -273,10 +274,21 @@ struct strips_state {
     int count, per_range, ranges;
 };
 
-/* Elements of a vector. */
+/* Most bytes of a vector. */
+static constexpr int most_bytes(int r, int size)
+{
+    return r == 3 ? 16 : r == 5 ? 8 : 2 * size;
+}
+
+/* Elements of a vector; 0 if not even 4 bytes divide the channels. */
 static int vector_of(const struct conv_geometry *g, enum infer_dtype type)
 {
-    return (g->r == 3 ? 16 : 8) / (int)infer_dtype_size(type);
+    const int size = (int)infer_dtype_size(type);
+    int bytes = most_bytes(g->r, size);
+
+    while (bytes >= 4 && g->k * (int64_t)size % bytes)
+        bytes /= 2;
+    return bytes >= 4 ? bytes / size : 0;
 }
 
 /* As many blocks as are resident on the device, if there is enough work: rows
@@ -288,8 +300,11 @@ static void plan(const struct kern_device *d, enum infer_dtype type,
     const struct conv_geometry *g = &s->g;
     const int rows = g->n * g->p;
 
-    s->units = g->k / vector_of(g, type);
-    s->chunks = conv_ceil_div(s->units, MOST_UNITS);
+    const int vector = vector_of(g, type);
+    const bool narrow = vector * (int)infer_dtype_size(type) == 4;
+
+    s->units = g->k / vector;
+    s->chunks = conv_ceil_div(s->units, narrow ? 2 * MOST_UNITS : MOST_UNITS);
     s->chunk = conv_ceil_div(s->units, s->chunks);
     s->lanes = THREADS / s->chunk;
     const int most = conv_ceil_div(
@@ -314,16 +329,15 @@ static int read_problem(const struct kern_problem *p,
 
     if (rc < 0)
         return rc;
-    if (g->cg != 1 || g->kg != 1 || g->r != g->s || (g->r != 3 && g->r != 5) ||
-        g->stride_h != g->stride_w || g->stride_h > 2 || g->dilation_h != 1 ||
-        g->dilation_w != 1)
+    if (g->cg != 1 || g->kg != 1 || g->r != g->s ||
+        (g->r != 3 && g->r != 5 && g->r != 7) || g->stride_h != g->stride_w ||
+        g->stride_h > 2 || g->dilation_h != 1 || g->dilation_w != 1)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes one channel a group, in and out, 3x3 and 5x5, "
-                         "stride 1 and 2, no dilation");
-    if (g->k % (16 / (int)infer_dtype_size(p->in[0].dtype)) != 0 || g->h < 1 ||
-        g->w < 1)
+                         "takes one channel a group, in and out, 3x3, 5x5 and "
+                         "7x7, stride 1 and 2, no dilation");
+    if (vector_of(g, p->in[0].dtype) == 0 || g->h < 1 || g->w < 1)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes channels in whole vectors and no empty "
+                         "takes channels of whole 4 bytes and no empty "
                          "pictures");
     plan(d, p->in[0].dtype, s);
     return 0;
@@ -337,23 +351,33 @@ static void declare(struct kern_exec *e, const struct strips_state *s)
 
 /* ---- launching ----------------------------------------------------- */
 
-template <typename T, int R, int STRIDE>
+template <typename T, int V, int R, int STRIDE>
 static int run(const struct strips_state *s, const struct strips_args *a,
                void *stream, struct infer_error *err)
 {
-    enum { V = (R == 3 ? 16 : 8) / (int)sizeof(T) };
-
     return launch_chained(strips_kernel<T, V, R, STRIDE>,
                           dim3(s->chunks, s->ranges), dim3(THREADS),
                           step_shape<T, V, R, STRIDE>::SHARED, stream, *a, err);
+}
+
+/* With vectors of V elements, or of half as many. */
+template <typename T, int R, int V>
+static int run_vector(const struct strips_state *s, const struct strips_args *a,
+                      void *stream, struct infer_error *err)
+{
+    if constexpr (V * sizeof(T) > 4)
+        if (s->g.k % V != 0)
+            return run_vector<T, R, V / 2>(s, a, stream, err);
+    return s->g.stride_h == 1 ? run<T, V, R, 1>(s, a, stream, err)
+                              : run<T, V, R, 2>(s, a, stream, err);
 }
 
 template <typename T, int R>
 static int run_window(const struct strips_state *s, const struct strips_args *a,
                       void *stream, struct infer_error *err)
 {
-    return s->g.stride_h == 1 ? run<T, R, 1>(s, a, stream, err)
-                              : run<T, R, 2>(s, a, stream, err);
+    return run_vector<T, R, most_bytes(R, sizeof(T)) / (int)sizeof(T)>(
+        s, a, stream, err);
 }
 
 template <typename T>
@@ -377,8 +401,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.x = args->in[0];
     a.dy = args->in[1];
     a.parts = (float *)args->workspace;
-    const int rc = s->g.r == 3 ? run_window<T, 3>(s, &a, args->stream, err)
-                               : run_window<T, 5>(s, &a, args->stream, err);
+    const int rc = s->g.r == 3   ? run_window<T, 3>(s, &a, args->stream, err)
+                   : s->g.r == 5 ? run_window<T, 5>(s, &a, args->stream, err)
+                                 : run_window<T, 7>(s, &a, args->stream, err);
     return rc < 0 ? rc : wgrad_join(e, &shape, args, err);
 }
 
