@@ -4,9 +4,9 @@
  * dw[k, r, s, c] = sum over pixels m of dy[m, k] x[m + (r, s), c], from patches
  * of the image in shared memory as those of grouped_patch.cuh.
  *
- * A warp has a column of 16 outputs and 16 of its input channels: 9 x 16 x 16
- * sums in registers, of which those whose output and channel are of one group
- * are stored.  A block has the warps of a slice of columns, and `down` such
+ * A warp has a column of 16 outputs and its 16 input channels: 9 x 16 x 16 sums
+ * in registers, of which those whose output and channel are of one group are
+ * stored.  A block has the warps of a slice of columns, and `down` such
  * rows of warps, each of which takes every down-th 16 pixels of a tile.  It
  * walks over its part of the tiles, the next one on its way while one is used;
  * at the end its rows of warps are added through shared memory in a fixed
@@ -18,6 +18,8 @@
  * lie outside the image are zeros in dy, and read those zeros for x, which may
  * be infinite where they are.
  */
+#include <math.h>
+
 #include "kernels/cuda/conv/cost.h"
 #include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/grouped/grouped_shape.cuh"
@@ -126,9 +128,8 @@ grouped_wgrad_tile(const struct grouped_wgrad_args &a, int tile, int column,
         uint32_t q;
         const int p = (int)a.p.by_wide.divmod((uint32_t)m, &q);
         const bool live = m <= last && t.p + p < s.g.p && t.q + (int)q < s.g.q;
-        const uint32_t from =
-            stage + c + lane / 16 * 16 +
-            (p * s.g.stride_h * s.part * s.g.stride_w + (int)q) * s.pitch;
+        const uint32_t from = stage + c + lane / 16 * 16 +
+                              p * s.g.stride_h * s.row_bytes + (int)q * s.pitch;
 
         if (__all_sync(0xffffffffu, live))
             grouped_wgrad_step<T, false>(a.p, dy + i * 16 * a.pitch, from, live,
@@ -162,25 +163,36 @@ grouped_join(float (&sum)[GROUPED_TAPS][2][4], int units, int unit, int row,
     }
 }
 
+/* Two neighbouring channels at a time where groups have an even number. */
 static __device__ __forceinline__ void
-grouped_store_sums(const struct grouped_wgrad_args &a, int column, int step,
+grouped_store_sums(const struct grouped_wgrad_args &a, int column,
                    const float (&sum)[GROUPED_TAPS][2][4])
 {
     const struct conv_geometry &g = a.p.s.g;
-    const int lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32, end = grouped_end(g, column);
+    const bool pairs = g.cg % 2 == 0;
     float *parts = a.parts + (size_t)blockIdx.y * g.k * GROUPED_TAPS * g.cg;
 
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         const int k = grouped_first(g, column) + lane / 4 + i % 4 / 2 * 8;
-        const int c = grouped_channel(g, column) + step * 16 + i / 4 * 8 +
-                      lane % 4 * 2 + i % 2;
-        if (k >= grouped_end(g, column) || c >= g.c || k / g.kg != c / g.cg)
+        const int c =
+            grouped_channel(g, column) + i / 4 * 8 + lane % 4 * 2 + i % 2;
+        uint32_t in;
+        const uint32_t group = a.p.by_cg.divmod((uint32_t)c, &in);
+
+        if ((pairs && i % 2 == 1) || k >= end || c >= g.c ||
+            a.p.by_kg.div((uint32_t)k) != group)
             continue;
+        float *to = parts + k * (int)GROUPED_TAPS * g.cg + (int)in;
 #pragma unroll
-        for (int tap = 0; tap < GROUPED_TAPS; tap++)
-            parts[(k * GROUPED_TAPS + tap) * g.cg + c % g.cg] =
-                sum[tap][i / 4][i % 4];
+        for (int tap = 0; tap < GROUPED_TAPS; tap++, to += g.cg) {
+            const float *from = &sum[tap][i / 4][i % 4];
+            if (pairs && i % 2 == 0)
+                *(float2 *)to = make_float2(from[0], from[1 - i % 2]);
+            else
+                *to = from[0];
+        }
     }
 }
 
@@ -190,13 +202,12 @@ static __global__ void __launch_bounds__(GROUPED_WARPS * 32, 2)
 {
     LAUNCH_SHARED(shared);
     const struct grouped_patch_shape &s = a.p.s;
-    const int units = s.across * s.steps, threads = units * s.down * 32;
-    const int warp = threadIdx.x / 32, unit = warp % units, row = warp / units;
+    const int threads = s.across * s.down * 32, warp = threadIdx.x / 32;
+    const int unit = warp % s.across, row = warp / s.across;
     const int slice = blockIdx.x * s.across;
-    const int column = min(slice + unit / s.steps, s.columns - 1);
+    const int column = min(slice + unit, s.columns - 1);
     const int first = grouped_channel(s.g, slice);
-    const int c =
-        (grouped_channel(s.g, column) - first + unit % s.steps * GROUPED_N) * 2;
+    const int c = (grouped_channel(s.g, column) - first) * 2;
     const uint32_t stages = ptx_shared(shared), zeros = stages + 2 * a.stage;
     const struct grouped_copier own = grouped_copier_of(a.p, first, threads);
     float sum[GROUPED_TAPS][2][4] = {};
@@ -214,9 +225,9 @@ static __global__ void __launch_bounds__(GROUPED_WARPS * 32, 2)
         grouped_wgrad_tile<T>(a, tile, column - slice, c, row,
                               stages + now * a.stage, zeros, sum);
     }
-    grouped_join(sum, units, unit, row, s.down, (float *)shared);
-    if (row == 0 && slice + unit / s.steps < s.columns)
-        grouped_store_sums(a, column, unit % s.steps, sum);
+    grouped_join(sum, s.across, unit, row, s.down, (float *)shared);
+    if (row == 0 && slice + unit < s.columns)
+        grouped_store_sums(a, column, sum);
 }
 
 /* ---- limits -------------------------------------------------------- */
@@ -232,8 +243,7 @@ static bool grouped_wgrad_shape(struct grouped_wgrad_state *state, int parts,
 {
     struct grouped_patch_shape *s = &state->s;
     const int pixels = GROUPED_N * parts * s->down;
-    const int units = s->across * s->steps;
-    const int join = s->down / 2 * units * GROUPED_SUMS * 32 * 4;
+    const int join = s->down / 2 * s->across * GROUPED_SUMS * 32 * 4;
 
     state->pitch = s->across * 32 + 16;
     if (!grouped_choose_tile(s, parts, room - 2 * pixels * state->pitch))
@@ -248,7 +258,8 @@ static bool grouped_wgrad_shape(struct grouped_wgrad_state *state, int parts,
     return tiles < INT32_MAX / 2 && state->shared <= room;
 }
 
-/* Small tiles where large ones are too few for all multiprocessors. */
+/* Small tiles where large ones are too few for all multiprocessors: of groups
+ * that wgrad_mma_sm80 copies in vectors it serves so few pixels better. */
 static bool grouped_wgrad_tiles(struct grouped_wgrad_state *state,
                                 int multiprocessors, int room)
 {
@@ -260,10 +271,45 @@ static bool grouped_wgrad_tiles(struct grouped_wgrad_state *state,
             continue;
         found = true;
         *state = now;
-        if ((int64_t)now.tiles * now.s.slices >= multiprocessors)
+        if ((int64_t)now.tiles * now.s.slices >= 2 * multiprocessors)
             break;
+        if (now.s.g.cg % 8 == 0 && now.s.g.kg % 8 == 0)
+            return false;
     }
     return found;
+}
+
+/* Microseconds of a tile, and of what one range writes for the second pass. */
+static double grouped_wgrad_tile_us(const struct grouped_wgrad_state *state)
+{
+    const struct grouped_patch_shape &s = state->s;
+    const int pixels = state->chunks * GROUPED_N;
+    const int vectors = s.rows * s.width * s.range / 8 + pixels * s.across * 2;
+    const int products = state->chunks * s.across * GROUPED_TAPS;
+
+    return 0.4 + 0.43e-3 * vectors + 2.5e-3 * products;
+}
+
+static double grouped_wgrad_range_us(const struct conv_geometry *g)
+{
+    return (double)g->k * (int)GROUPED_TAPS * g->cg * 8 / 4e6;
+}
+
+/* Ranges of tiles, one a block: the more, the shorter is the walk over the
+ * tiles, and the longer the second pass.  All have the same number of tiles, or
+ * one less. */
+static void grouped_wgrad_ranges(struct grouped_wgrad_state *state,
+                                 int processors, int room)
+{
+    const int fit = (room + 1024) / (state->shared + 1024);
+    const int blocks = (fit < 2 ? fit : 2) * processors / state->s.slices;
+    const double best = sqrt(state->tiles * grouped_wgrad_tile_us(state) /
+                             grouped_wgrad_range_us(&state->s.g));
+    const int wanted = best < blocks ? (int)best : blocks;
+    const int most = wanted < 1 ? 1 : wanted < 256 ? wanted : 256;
+
+    state->ranges =
+        conv_ceil_div(state->tiles, conv_ceil_div(state->tiles, most));
 }
 
 static int grouped_wgrad_read(const struct kern_problem *p,
@@ -285,12 +331,11 @@ static int grouped_wgrad_read(const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes windows of 3 x 3, found %d x %d", g.r, g.s);
     const int together = g.kg < GROUPED_N ? GROUPED_N / g.kg * g.cg : g.cg;
-    if (g.groups < 2 || g.cg > 64 || together > 64 ||
-        g.kg > GROUPED_MAX_CHANNELS)
+    if (g.groups < 2 || together > GROUPED_N || g.kg > GROUPED_MAX_CHANNELS)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes two groups and more of at most 64 to %d "
-                         "channels, found %d of %d to %d",
-                         GROUPED_MAX_CHANNELS, g.groups, g.cg, g.kg);
+                         "takes two groups and more of which 16 outputs read "
+                         "16 channels at most, found %d of %d to %d",
+                         g.groups, g.cg, g.kg);
     if (together % 8 || (g.kg < GROUPED_N ? GROUPED_N % g.kg : g.kg % 8) ||
         g.c % 8 || g.k % 8)
         return error_set(why, INFER_EUNSUPPORTED,
@@ -298,24 +343,18 @@ static int grouped_wgrad_read(const struct kern_problem *p,
                          "multiples of 8 channels, one by one or as many as "
                          "have 16 outputs, found %d to %d",
                          g.cg, g.kg);
-    const int deep = conv_ceil_div(together, GROUPED_N);
-    if (!grouped_slice(s, GROUPED_WARPS / deep < 4 ? GROUPED_WARPS / deep : 4))
+    if (!grouped_slice(s, 4))
         return error_set(why, INFER_EUNSUPPORTED, "groups are too wide");
     s->down = 1;
-    while (2 * s->down * s->across * s->steps <= GROUPED_WARPS)
+    while (2 * s->down * s->across <= GROUPED_WARPS)
         s->down *= 2;
     if (s->slices > 65535 || (int64_t)g.k * GROUPED_TAPS * g.cg > INT32_MAX ||
         !grouped_wgrad_tiles(state, processors, room))
         return error_set(why, INFER_EUNSUPPORTED,
                          "windows with dilation %d x %d reach too far, or "
-                         "there are too many outputs",
+                         "there are too few or too many pixels",
                          g.dilation_h, g.dilation_w);
-    const int fit = (room + 1024) / (state->shared + 1024);
-    const int blocks = (fit < 2 ? fit : 2) * processors / s->slices;
-    const int most = blocks < 1 ? 1 : blocks < 256 ? blocks : 256;
-    /* All blocks have the same number of tiles, or one less. */
-    const int each = conv_ceil_div(state->tiles, most);
-    state->ranges = conv_ceil_div(state->tiles, each);
+    grouped_wgrad_ranges(state, processors, room);
     return 0;
 }
 
@@ -328,18 +367,12 @@ static double grouped_wgrad_estimate(const struct kern_problem *p,
     if (grouped_wgrad_read(p, d, 0, &state, NULL) < 0)
         return 1e30;
     const struct grouped_patch_shape &s = state.s;
-    const double processors = conv_multiprocessors(d);
     const double turns = conv_ceil_div(state.tiles, state.ranges);
-    const double all = (double)state.tiles * s.slices / processors;
-    const double copy = 0.43e-3 * (s.rows * s.width * s.range / 8 +
-                                   state.chunks * GROUPED_N * s.across * 2);
-    const double products =
-        0.42e-3 * state.chunks * s.across * s.steps * (int)GROUPED_TAPS * 6;
-    const double sums =
-        (double)state.ranges * s.g.k * (int)GROUPED_TAPS * s.g.cg;
+    const double all = (double)state.tiles * s.slices / conv_multiprocessors(d);
 
-    return 5 + 0.3 * turns + (all > turns ? all : turns) * (copy + products) +
-           cost_conv_bytes(p, &s.g) / 6.2e6 + sums * 8 / 4e6;
+    return 6 + (all > turns ? all : turns) * grouped_wgrad_tile_us(&state) +
+           state.ranges * grouped_wgrad_range_us(&s.g) +
+           cost_conv_bytes(p, &s.g) / 6.2e6;
 }
 
 static void grouped_wgrad_declare(struct kern_exec *e,
@@ -377,7 +410,7 @@ static int grouped_wgrad_launch(const struct kern_exec *e,
     const int rc =
         launch_chained(grouped_wgrad_kernel<T>,
                        dim3((unsigned)s->slices, (unsigned)state->ranges),
-                       dim3((unsigned)(s->across * s->steps * s->down * 32)),
+                       dim3((unsigned)(s->across * s->down * 32)),
                        (size_t)state->shared, args->stream, a, err);
     return rc < 0 ? rc : wgrad_join(e, &shape, args, err);
 }

@@ -22,6 +22,7 @@ struct grouped_patch_shape {
     int high, wide;
     int rows, width; /* of the patch, in pixels */
     int part;        /* columns of one remainder by the stride */
+    int row_bytes;   /* of a row of the patch */
     int patch_bytes, stages, shared;
     int tiles_p, tiles_q;
     bool packed;
@@ -148,7 +149,7 @@ grouped_copier_of(const struct grouped_patch_args &a, int first, int threads)
     own.rows = (int)a.by_width.divmod(apart, &columns);
     own.column = (int)column;
     own.columns = (int)columns;
-    own.bytes = (int)apart * a.s.pitch;
+    own.bytes = own.rows * a.s.row_bytes + own.columns * a.s.pitch;
     own.v = (int)v * 16;
     own.c = first + (int)v * 8;
     if (pixel >= apart)
@@ -176,7 +177,7 @@ grouped_copy(const struct grouped_patch_args &a,
     int row = own.row, column = 0;
 
     if (g.stride_w == 1) {
-        to += own.v + (own.row * a.s.width + own.column) * a.s.pitch;
+        to += own.v + own.row * a.s.row_bytes + own.column * a.s.pitch;
         while (row < a.s.rows) {
             ptx_cp_async<16>(to, image + at,
                              (unsigned)h < (unsigned)height &&
@@ -191,6 +192,7 @@ grouped_copy(const struct grouped_patch_args &a,
                 column -= a.s.width;
                 w -= a.s.width;
                 at += wrap;
+                to += a.s.row_bytes - a.s.width * a.s.pitch;
                 row++;
                 h++;
             }
@@ -202,12 +204,11 @@ grouped_copy(const struct grouped_patch_args &a,
         const int place =
             (int)a.by_stride.divmod((uint32_t)(own.column + column), &phase);
 
-        ptx_cp_async<16>(
-            to + own.v +
-                (row * a.s.part * g.stride_w + (int)phase * a.s.part + place) *
-                    a.s.pitch,
-            image + at,
-            (unsigned)h < (unsigned)height && (unsigned)w < (unsigned)g.w);
+        ptx_cp_async<16>(to + own.v + row * a.s.row_bytes +
+                             ((int)phase * a.s.part + place) * a.s.pitch,
+                         image + at,
+                         (unsigned)h < (unsigned)height &&
+                             (unsigned)w < (unsigned)g.w);
         at += by;
         row += own.rows;
         h += own.rows;

@@ -20,10 +20,11 @@
  * other stages. One barrier a tile: after it the stage of the tile before is
  * free.
  *
- * Patch.  A pixel takes `pitch` bytes, an odd number of 16-byte units, and
- * columns are sorted by their remainder by the stride: the eight pixels that a
- * phase of ldmatrix reads lie on all banks. Pixels outside the image, and
- * channels past the last, are zeros.
+ * Patch.  A pixel takes `pitch` bytes, an odd number of 16-byte units, columns
+ * are sorted by their remainder by the stride, and rows end with as many units
+ * as make the first output of a row the neighbour of the last one of the row
+ * before: the eight pixels that a phase of ldmatrix reads lie on all banks.
+ * Pixels outside the image, and channels past the last, are zeros.
  *
  * Weights.  Constant ones are packed in the order of the operands: [column]
  * [position][step][lane] of 16 bytes.  Others are gathered from where they lie
@@ -158,9 +159,8 @@ grouped_lane_of(const struct grouped_patch_args &a, int row_of_warps, int c,
         uint32_t q;
         int p = (int)a.by_wide.divmod((uint32_t)min(m + lane % 16, last), &q);
 
-        own.from[i] =
-            (p * s.g.stride_h * s.part * s.g.stride_w + (int)q) * s.pitch +
-            c * 2 + lane / 16 * 16;
+        own.from[i] = p * s.g.stride_h * s.row_bytes + (int)q * s.pitch +
+                      c * 2 + lane / 16 * 16;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int o = m + half * 8 + lane / 4;
@@ -238,9 +238,9 @@ grouped_offsets(const struct grouped_patch_args &a, int *offset, int threads)
 
     for (int i = threadIdx.x; i < g.r * g.s * a.s.steps; i += threads) {
         const int tap = i / a.s.steps, column = tap % g.s * g.dilation_w;
-        const int pixel = tap / g.s * g.dilation_h * a.s.part * g.stride_w +
-                          column % g.stride_w * a.s.part + column / g.stride_w;
-        offset[i] = pixel * a.s.pitch + i % a.s.steps * 32;
+        const int place = column % g.stride_w * a.s.part + column / g.stride_w;
+        offset[i] = tap / g.s * g.dilation_h * a.s.row_bytes +
+                    place * a.s.pitch + i % a.s.steps * 32;
     }
 }
 

@@ -44,6 +44,20 @@ static inline bool grouped_slice(struct grouped_patch_shape *s, int most)
     return least < INT64_MAX;
 }
 
+/* Bytes of a row of the patch: in 16-byte units, those from an output to the
+ * one under it are as many as those of the outputs between them, modulo 8, if
+ * there is such a number. */
+static inline int grouped_row_bytes(const struct grouped_patch_shape *s)
+{
+    const int least = s->part * s->g.stride_w * (s->pitch / 16);
+    const int wanted = s->wide * (s->pitch / 16);
+
+    for (int units = least; units < least + 8; units++)
+        if ((s->g.stride_h * units - wanted) % 8 == 0)
+            return units * 16;
+    return least * 16;
+}
+
 /* The patch of tiles of `high` x `wide` outputs. */
 static inline void grouped_patch_of(struct grouped_patch_shape *s, int high,
                                     int wide)
@@ -55,13 +69,14 @@ static inline void grouped_patch_of(struct grouped_patch_shape *s, int high,
     s->rows = (high - 1) * g.stride_h + (g.r - 1) * g.dilation_h + 1;
     s->width = (wide - 1) * g.stride_w + (g.s - 1) * g.dilation_w + 1;
     s->part = conv_ceil_div(s->width, g.stride_w);
+    s->row_bytes = grouped_row_bytes(s);
     s->tiles_p = conv_ceil_div(g.p, high);
     s->tiles_q = conv_ceil_div(g.q, wide);
 }
 
 static inline int64_t grouped_patch_size(const struct grouped_patch_shape *s)
 {
-    return (int64_t)s->rows * s->part * s->g.stride_w * s->pitch;
+    return (int64_t)s->rows * s->row_bytes;
 }
 
 /* The tile of at most 16 parts x down outputs that takes the least work,
@@ -115,9 +130,8 @@ static inline void grouped_args_of(const struct grouped_patch_shape *s,
     for (int tap = 0; tap < GROUPED_TAPS && tap < g->r * g->s; tap++) {
         const int column = tap % g->s * g->dilation_w;
         a->offset[tap] =
-            (tap / g->s * g->dilation_h * s->part * g->stride_w +
-             column % g->stride_w * s->part + column / g->stride_w) *
-            s->pitch;
+            tap / g->s * g->dilation_h * s->row_bytes +
+            (column % g->stride_w * s->part + column / g->stride_w) * s->pitch;
     }
 }
 
