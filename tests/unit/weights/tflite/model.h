@@ -127,7 +127,7 @@ struct model_tensor {
 };
 
 struct model_op {
-    int code, in[24], n_in, out[4], n_out;
+    int code, in[24], n_in, out[8], n_out;
     struct flat_field option[10];
     int n_options;
     /* One option may be a list of int32. */
@@ -142,7 +142,7 @@ struct model {
     int n_tensors;
     struct model_op op[MODEL_OPS];
     int n_ops;
-    int input[4], n_inputs, output[4], n_outputs;
+    int input[24], n_inputs, output[8], n_outputs;
     const struct model *inner[2]; /* networks 1 and 2: of a loop */
     /* A FlatBuffer of metadata, or NULL. */
     const unsigned char *metadata;

@@ -126,6 +126,7 @@ static void model_line(const char *line, struct model *m)
 
     *m = (struct model){.n_ops = 0};
     while (*p == ' ' && strncmp(p, " ->", 3) != 0) {
+        assert_true(n_in < (int)COUNT(in));
         p = read_tensor(p + 1, m, &t);
         in[n_in++] = t;
         if (t >= 0 && !m->tensor[t].data)
@@ -139,6 +140,7 @@ static void model_line(const char *line, struct model *m)
             p = read_option(p + 1, o);
             continue;
         }
+        assert_true(o->n_out < (int)COUNT(o->out));
         p = read_tensor(p + 1, m, &t);
         o->out[o->n_out++] = t;
         m->output[m->n_outputs++] = t;
