@@ -136,8 +136,10 @@ int tf_list_set(struct onnx_import *im)
         return im->rc;
     if (!has_item(l, at) && (at < 0 || !resize))
         return not_there(im, at, l);
-    if (!has_item(l, at) && check_count(im, at + 1) < 0)
-        return im->rc;
+    if (!has_item(l, at) && at >= TF_MAX_ITERATIONS)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "item %lld of a list; at most %d items are supported",
+                         (long long)at, TF_MAX_ITERATIONS);
     if (l->changes == MAX_CHANGES)
         return onnx_fail(im, INFER_EUNSUPPORTED, "a list that changes %d times",
                          MAX_CHANGES);

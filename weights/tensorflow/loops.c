@@ -19,6 +19,8 @@
 /* Bytes of nodes that the conditions of a file may read, all together; a node
  * is read again in each iteration (about a second). */
 #define MAX_LOOKED_AT ((uint64_t)1 << 29)
+/* What a visit of a node costs besides its bytes. */
+#define VISIT 64
 /* Bytes of a node that is read: name, inputs, attributes, at most a small list
  * of integers.  Larger ones are weights. */
 #define MAX_NODE 8192
@@ -116,7 +118,7 @@ static bool look_at(struct tf_graph *g, int node)
 {
     const size_t bytes = g->node[node].message.bytes;
 
-    g->looked_at += bytes <= MAX_NODE ? bytes + 1 : 1;
+    g->looked_at += VISIT + (bytes <= MAX_NODE ? bytes : 0);
     return bytes <= MAX_NODE && g->looked_at <= MAX_LOOKED_AT;
 }
 
@@ -184,7 +186,9 @@ static bool size_of(struct tf_graph *g, struct tf_edge e, int64_t axis,
         bool same = false;
         int n;
 
-        if (tf_resolve(g, e, NULL, &e) < 0 || e.port != 0)
+        g->looked_at += VISIT;
+        if (g->looked_at > MAX_LOOKED_AT || tf_resolve(g, e, NULL, &e) < 0 ||
+            e.port != 0)
             return false;
         op = g->node[e.node].op;
         if (pb_span_is(op, "Placeholder"))
@@ -297,7 +301,7 @@ static bool scalar(struct tf_graph *g, const struct loop *l, struct tf_edge e,
     enum sum kind;
     int n;
 
-    g->looked_at += (uint64_t)l->n + 1; /* variables to compare with */
+    g->looked_at += VISIT + (uint64_t)l->n; /* variables to compare with */
     if (depth > MAX_CHAIN || g->looked_at > MAX_LOOKED_AT ||
         tf_resolve(g, e, NULL, &e) < 0 || e.port != 0)
         return false;

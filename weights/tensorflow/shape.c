@@ -313,11 +313,42 @@ static struct pb_span backwards(struct onnx_import *im, struct pb_span x,
     return out;
 }
 
+/* As many pairs as the input has dimensions; at most as wide as these, where
+ * their sizes are known. */
+static int check_mirror(struct onnx_import *im, int n, const int64_t *pad)
+{
+    struct graph_type first, t;
+
+    if (onnx_input_type(im, 0, 0, &first) < 0)
+        return im->rc;
+    if (first.rank != n)
+        return onnx_fail(im, INFER_EFORMAT,
+                         "paddings of %d dimensions, the input has %d", n,
+                         first.rank);
+    for (int p = 1; p < im->probes; p++) {
+        if (onnx_input_type(im, 0, p, &t) < 0)
+            return im->rc;
+        for (int d = 0; d < n; d++)
+            if (t.dim[d] != first.dim[d])
+                first.dim[d] = -1;
+    }
+    for (int d = 0; d < n; d++)
+        if (first.dim[d] >= 0 &&
+            (pad[d] > first.dim[d] || pad[n + d] > first.dim[d]))
+            return onnx_fail(im, INFER_EFORMAT,
+                             "paddings %lld and %lld mirror %lld entries",
+                             (long long)pad[d], (long long)pad[n + d],
+                             (long long)first.dim[d]);
+    return 0;
+}
+
 /* Mirrors with the entries at the ends repeated. */
 static int pad_symmetric(struct onnx_import *im, int n, const int64_t *pad)
 {
     struct pb_span x = im->node->in[0];
 
+    if (im->rc < 0 || check_mirror(im, n, pad) < 0)
+        return im->rc;
     for (int d = 0; d < n && im->rc == 0; d++) {
         const struct onnx_attr axis = tf_set_int("axis", d);
         struct pb_span part[3], out;

@@ -102,6 +102,27 @@ static int backwards(struct tflite_import *im, int x, int axis, int64_t begin,
     return tflite_emit(im, GRAPH_SLICE, &attr, &x, 1);
 }
 
+/* Whether the pads are at most as wide as the axes whose sizes are known. */
+static bool fits_mirror(struct tflite_import *im, bool swapped,
+                        const struct kern_pad *pad)
+{
+    const struct graph_type t = tflite_type(im, 0, 0);
+
+    for (int i = 0; i < t.rank; i++) {
+        const int a = tflite_map_axis(i, t.rank, swapped);
+        bool known = true;
+
+        for (int p = 1; p < im->probes; p++)
+            known &= tflite_type(im, 0, p).dim[i] == t.dim[i];
+        if (known && (pad->begin[a] > t.dim[i] || pad->end[a] > t.dim[i])) {
+            tflite_fail(im, INFER_EFORMAT, "pads %d and %d mirror %lld entries",
+                        pad->begin[a], pad->end[a], (long long)t.dim[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Mirrors with the entries at the ends repeated. */
 static void pad_symmetric(struct tflite_import *im)
 {
@@ -110,7 +131,7 @@ static void pad_symmetric(struct tflite_import *im)
     union graph_attr attr;
     int x;
 
-    if (!amounts(im, swapped, &pad))
+    if (!amounts(im, swapped, &pad) || !fits_mirror(im, swapped, &pad))
         return;
     x = tflite_in(im, 0, swapped);
     for (int d = 0; d < INFER_MAX_RANK; d++) {
@@ -131,13 +152,17 @@ static void pad_symmetric(struct tflite_import *im)
 
 void tflite_import_mirror_pad(struct tflite_import *im, int param)
 {
+    const unsigned mode = fb_u8(&im->op.options, 0, 0);
+
     (void)param;
     if (!tflite_arity(im, 2, 2))
         return;
-    if (fb_u8(&im->op.options, 0, 0) != 0)
+    if (mode == 0)
+        pad(im, KERN_PAD_REFLECT, 0);
+    else if (mode == 1)
         pad_symmetric(im);
     else
-        pad(im, KERN_PAD_REFLECT, 0);
+        tflite_fail(im, INFER_EUNSUPPORTED, "mirror mode %u", mode);
 }
 
 /* ---- resizing ------------------------------------------------------ */

@@ -319,7 +319,7 @@ TEST(test_lists)
     network_refused(list_network(3, true, 2), INFER_EUNSUPPORTED,
                     "item 2 of the list is read and was not set");
     network_refused(list_network(1 << 20, true, 0), INFER_EUNSUPPORTED,
-                    "1048577 items");
+                    "item 1048576 of a list; at most 4096 items");
 }
 
 int main(void)
