@@ -128,7 +128,8 @@ static int64_t bag_size(struct onnx_import *im, struct pb_span indices,
     return n;
 }
 
-/* 0 sum, 1 mean, 2 max of the rows that each bag names. */
+/* 0 sum, 1 mean, 2 max of the rows that each bag names.  padding_idx -1 is
+ * the table's last row in embedding_bag (param 1), and none in the others. */
 int aten_embedding_bag(struct onnx_import *im)
 {
     static const char *const reduce[] = {"ReduceSum", "ReduceMean",
@@ -142,11 +143,14 @@ int aten_embedding_bag(struct onnx_import *im)
     struct aten_attrs a = {.n = 0};
     struct pb_span y;
 
-    if (im->rc == 0 && (mode < 0 || mode > 2 || n < 1))
+    if (im->rc < 0)
+        return im->rc;
+    if (mode < 0 || mode > 2 || n < 1)
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "bags of different sizes, or of sizes that the file "
                          "does not state");
-    if (aten_int(im, "padding_idx", -1) != -1)
+    if (aten_row(im)->param ? aten_has(im, "padding_idx")
+                            : aten_int(im, "padding_idx", -1) != -1)
         return onnx_fail(im, INFER_EUNSUPPORTED, "bags with padding");
     y = ATEN_STEP(im, "Gather", NULL, table, indices);
     if (factors.bytes)

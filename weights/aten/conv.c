@@ -263,6 +263,11 @@ static struct pb_span pad_windows(struct onnx_import *im, struct pb_span x,
         const int64_t size = aten_dim(im, x, 2 + i), step = stride[i];
         int64_t more, windows;
 
+        if (window[i] < 1 || step < 1) {
+            onnx_fail(im, INFER_EFORMAT, "windows of %lld every %lld",
+                      (long long)window[i], (long long)step);
+            break;
+        }
         if (size < 1 || size > INT32_MAX || window[i] > INT32_MAX ||
             step > INT32_MAX || size + 2 * pad[i] < window[i]) {
             onnx_fail(im, INFER_EUNSUPPORTED,
@@ -365,10 +370,14 @@ int aten_adaptive_pool(struct onnx_import *im)
     int64_t to[MAX_SPACE], size[MAX_SPACE];
     bool all_one = true, plain = true;
 
+    if (!want)
+        return im->rc < 0 ? im->rc
+                          : onnx_fail(im, INFER_EFORMAT,
+                                      "argument 'output_size' is missing");
     aten_each(im, "output_size", n, 1, to);
     for (int i = 0; i < n && im->rc == 0; i++) {
         size[i] = aten_dim(im, x, 2 + i);
-        if (want && want->kind == ATEN_LIST && i < want->n &&
+        if (want->kind == ATEN_LIST && i < want->n &&
             want->item[i].kind == ATEN_NONE)
             to[i] = size[i];
         all_one &= to[i] == 1;
