@@ -66,6 +66,18 @@ static const struct weights_format *format_of(const struct weights_file *part)
     return best;
 }
 
+/* Formats of bare tensors in one file.  Others read files that they name, or
+ * that lie beside them: no path is known here for that. */
+static bool is_bare(const struct weights_format *format)
+{
+    static const char *const names[] = {"pytorch", "safetensors", "npz"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(format->name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 static int read_part(struct blob *blob, const char *name,
                      struct infer_error *err, struct weights_import *out)
 {
@@ -75,6 +87,11 @@ static int read_part(struct blob *blob, const char *name,
 
     if (!format)
         return error_set(err, INFER_EFORMAT, "of no format known here");
+    if (!is_bare(format))
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "of format %s; shards are PyTorch's, safetensors or "
+                         "numpy's",
+                         format->name);
     const int rc = format->read(&part, &bare, err, out);
     if (rc == 0 && out->graph)
         return error_set(err, INFER_EUNSUPPORTED,

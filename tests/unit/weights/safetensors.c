@@ -368,6 +368,11 @@ TEST(test_shards)
                   "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"2."
                   "safetensors\"}}",
                   "shard '2.safetensors'");
+    write_file(folder, "2.safetensors", "7767517\n1 1\nInput x 0 1 x\n", 26);
+    index_refused(folder,
+                  "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"2."
+                  "safetensors\"}}",
+                  "of format ncnn; shards are");
     snprintf(soft, sizeof soft, "%s/l.safetensors", folder);
     assert_int_equal(symlink("1.safetensors", soft), 0);
     index_refused(folder, "{\"weight_map\":{\"a\":\"l.safetensors\"}}",
