@@ -8,8 +8,7 @@
 /* Windows along one axis. */
 #define MAX_WINDOWS 1024
 
-bool keras_sizes(struct keras_emit *k, struct keras_value x, int from,
-                 int64_t *dim)
+bool keras_infer_sizes(struct keras_emit *k)
 {
     if (k->status == 0 && ++k->n_asked > MAX_ASKED)
         keras_fail(k, INFER_EUNSUPPORTED,
@@ -21,6 +20,16 @@ bool keras_sizes(struct keras_emit *k, struct keras_value x, int from,
         k->status = k->err->code;
         return false;
     }
+    return true;
+}
+
+bool keras_sizes(struct keras_emit *k, struct keras_value x, int from,
+                 int64_t *dim)
+{
+    if (from < 0)
+        keras_fail(k, INFER_EFORMAT, "a number has no axes");
+    if (!keras_infer_sizes(k))
+        return false;
     for (int i = from; i < x.rank; i++) {
         dim[i] = k->g->value[x.value].dim[i];
         if (dim[i] < 1) {

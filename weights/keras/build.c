@@ -247,6 +247,17 @@ struct keras_value keras_binary(struct keras_emit *k, const char *role,
     return x;
 }
 
+int keras_cast_to(struct keras_emit *k, const char *role, int x,
+                  enum infer_dtype to)
+{
+    int node;
+    const int y = keras_node(k, GRAPH_CAST, role, &x, 1, &node);
+
+    if (y >= 0)
+        k->g->node[node].attr.cast.to = to;
+    return y;
+}
+
 int keras_concat(struct keras_emit *k, const char *role, const int *x, int n,
                  int axis)
 {

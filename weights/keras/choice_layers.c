@@ -6,17 +6,6 @@
 #include "kernels/base/json.h"
 #include "weights/keras/keras.h"
 
-static int cast(struct keras_emit *k, const char *role, int x,
-                enum infer_dtype to)
-{
-    int node;
-    const int y = keras_node(k, GRAPH_CAST, role, &x, 1, &node);
-
-    if (y >= 0)
-        k->g->node[node].attr.cast.to = to;
-    return y;
-}
-
 static int number(struct keras_emit *k, double v)
 {
     return keras_constant(k, "number", keras_filled(1, (float)v));
@@ -104,7 +93,7 @@ struct keras_value keras_where(struct keras_emit *k, struct keras_layer *l,
     (void)l;
     if (!arguments(k, in, n, 3, x))
         return keras_failed(k);
-    args[0] = cast(k, "condition", x[0].value, INFER_BOOL);
+    args[0] = keras_cast_to(k, "condition", x[0].value, INFER_BOOL);
     args[1] = x[1].value;
     args[2] = x[2].value;
     return like(x, 3, keras_node(k, GRAPH_WHERE, "", args, 3, NULL));
@@ -116,10 +105,10 @@ struct keras_value keras_any(struct keras_emit *k, struct keras_layer *l,
 {
     struct keras_value x = in[0];
 
-    x.value = cast(k, "numbers", x.value, INFER_BOOL);
-    x.value = cast(k, "truth", x.value, INFER_F32);
+    x.value = keras_cast_to(k, "numbers", x.value, INFER_BOOL);
+    x.value = keras_cast_to(k, "truth", x.value, INFER_F32);
     x = keras_reduce_function(k, l, &x, n);
-    x.value = cast(k, "", x.value, INFER_BOOL);
+    x.value = keras_cast_to(k, "", x.value, INFER_BOOL);
     return x;
 }
 
@@ -274,7 +263,7 @@ struct keras_value keras_masking(struct keras_emit *k, struct keras_layer *l,
                           "a mask that layers behind see, before Keras 3");
     shown = keras_binary(k, "equal", x, number(k, value), KERN_EQUAL);
     shown.value = keras_unary(k, "differs", shown.value, KERN_NOT, 0, 0);
-    shown.value = cast(k, "shown", shown.value, INFER_F32);
+    shown.value = keras_cast_to(k, "shown", shown.value, INFER_F32);
     shown = keras_reduce(k, shown, "steps", KERN_REDUCE_MAX, 1u << (x.rank - 1),
                          true);
     return keras_binary(k, "", x, shown.value, KERN_MUL);
@@ -293,12 +282,12 @@ static struct keras_value against(struct keras_emit *k, struct keras_value x,
         constant_unref(numbers);
         return keras_fail(k, INFER_EUNSUPPORTED, "%d dimensions", x.rank + 1);
     }
-    x.value = cast(k, "numbers", x.value, INFER_F32);
+    x.value = keras_cast_to(k, "numbers", x.value, INFER_F32);
     x.value = keras_dims(k, GRAPH_UNSQUEEZE, "each", x.value, 1, &last);
     x.rank++;
     x = keras_binary(k, "compared", x, keras_constant(k, "numbers", numbers),
                      kind);
-    x.value = cast(k, "found", x.value, INFER_F32);
+    x.value = keras_cast_to(k, "found", x.value, INFER_F32);
     return x;
 }
 
@@ -332,7 +321,7 @@ struct keras_value keras_discretization(struct keras_emit *k,
         *data++ = (float)e->valuedouble;
     x = against(k, x, c, KERN_GREATER_EQUAL);
     x = keras_reduce(k, x, "bins", KERN_REDUCE_SUM, 1u << (x.rank - 1), false);
-    x.value = cast(k, "", x.value, INFER_I64);
+    x.value = keras_cast_to(k, "", x.value, INFER_I64);
     return x;
 }
 

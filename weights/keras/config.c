@@ -16,11 +16,14 @@
 
 static const struct keras_class classes[] = {
 #define NONE              NULL
-#define KERAS_INPUT(name) {name, 0, 0, NULL, NULL},
+#define KERAS_INPUT(name) {name, 0, 0, false, NULL, NULL},
 #define KERAS_LAYER(name, max_in, arg, variables, emit)                        \
-    {name, max_in, arg, variables, emit},
+    {name, max_in, arg, false, variables, emit},
+#define KERAS_FUNCTION(name, max_in, arg, emit)                                \
+    {name, max_in, arg, true, NULL, emit},
 #include "weights/keras/layers.def"
 #undef KERAS_LAYER
+#undef KERAS_FUNCTION
 #undef KERAS_INPUT
 #undef NONE
 };
@@ -62,6 +65,41 @@ static bool is_own(const cJSON *layer, const char *class_name)
     return false;
 }
 
+/* Two functions of keras.ops have the class name of a layer; .h5 does not say
+ * whose module it is, but their configurations differ. */
+static const struct keras_class *find_class(const cJSON *config,
+                                            const char *class_name)
+{
+    if (strcmp(class_name, "Dot") == 0 && !json_member(config, "axes"))
+        class_name = "ops.Dot";
+    else if (strcmp(class_name, "Average") == 0 && json_member(config, "axis"))
+        class_name = "ops.Average";
+    return keras_class_find(class_name);
+}
+
+/* True where the file says that this is a function of keras.ops: by its module,
+ * or by a call as only Keras 3 writes it.  Else a layer of the user's own may
+ * have the function's name: Keras 1 and 2 do not state modules. */
+static bool is_function(const cJSON *layer)
+{
+    static const char *const modules[] = {"keras.src.ops", "keras.ops"};
+    const char *module = json_string(layer, "module");
+    const cJSON *calls = json_member(layer, "inbound_nodes");
+
+    for (size_t i = 0; module && i < sizeof modules / sizeof *modules; i++)
+        if (strncmp(module, modules[i], strlen(modules[i])) == 0)
+            return true;
+    return cJSON_IsArray(calls) && json_member(calls->child, "args") != NULL;
+}
+
+static bool is_supported(const cJSON *layer, const char *class_name)
+{
+    const struct keras_class *class =
+        find_class(json_member(layer, "config"), class_name);
+
+    return class != NULL && (!class->function || is_function(layer));
+}
+
 /* One line of the report, or false where the layer is fine. */
 static bool report_unsupported(const cJSON *layer, const char *class_name,
                                const char *name, struct infer_error *err)
@@ -75,25 +113,12 @@ static bool report_unsupported(const cJSON *layer, const char *class_name,
         error_add(err, INFER_EUNSUPPORTED,
                   "layer '%s': Lambda holds Python code, which is never run",
                   name);
-    else if (!keras_is_model(class_name) &&
-             keras_class_find(class_name) == NULL)
+    else if (!keras_is_model(class_name) && !is_supported(layer, class_name))
         error_add(err, INFER_EUNSUPPORTED,
                   "layer '%s': class %s is not supported", name, class_name);
     else
         return false;
     return true;
-}
-
-/* Two functions of keras.ops have the class name of a layer; .h5 does not say
- * whose module it is, but their configurations differ. */
-static const struct keras_class *find_class(const cJSON *config,
-                                            const char *class_name)
-{
-    if (strcmp(class_name, "Dot") == 0 && !json_member(config, "axes"))
-        class_name = "ops.Dot";
-    else if (strcmp(class_name, "Average") == 0 && json_member(config, "axis"))
-        class_name = "ops.Average";
-    return keras_class_find(class_name);
 }
 
 /* ---- memory -------------------------------------------------------- */
@@ -417,6 +442,7 @@ static bool takes_number(const struct keras_layer *l)
     return l->class != NULL &&
            (l->class->emit == keras_merge || l->class->emit == keras_compare ||
             l->class->emit == keras_where ||
+            l->class->emit == keras_number_max ||
             l->class->emit == keras_pair_function);
 }
 
@@ -463,6 +489,12 @@ static int parse_arguments(const struct keras_model *m,
         const struct keras_reference r = {.layer = -1,
                                           .array = json_member(json, "config")};
 
+        /* Without an array it would be output 0 of layer -1. */
+        if (json_member(r.array, "value") == NULL)
+            return error_set(err, INFER_EFORMAT,
+                             "layer '%s': an array among its arguments has no "
+                             "value",
+                             l->path);
         return add_reference(&call->in, &call->n_in, r, err);
     }
     if (cJSON_IsArray(json) || cJSON_IsObject(json)) {

@@ -20,6 +20,10 @@ int keras_axis(struct keras_emit *k, const cJSON *config, const char *key,
     const cJSON *c = json_member(config, key);
     int64_t axis = otherwise;
 
+    if (rank < 1) {
+        keras_fail(k, INFER_EFORMAT, "a number has no axes");
+        return 0;
+    }
     if (cJSON_IsArray(c) && c->child != NULL && c->child->next == NULL)
         c = c->child;
     if (c != NULL && !cJSON_IsNull(c) &&
@@ -395,6 +399,16 @@ struct keras_value keras_pad(struct keras_emit *k, struct keras_layer *l,
         return keras_fail(k, INFER_EUNSUPPORTED,
                           "pad_width has no pair for each of %d axes", x.rank);
     if (mode == n_modes - 1) {
+        if (!keras_infer_sizes(k))
+            return keras_failed(k);
+        for (int d = 0; d < x.rank; d++) {
+            const int64_t size = k->g->value[x.value].dim[d];
+
+            if (size >= 0 && (pad.begin[d] > size || pad.end[d] > size))
+                return keras_fail(k, INFER_EUNSUPPORTED,
+                                  "pads that are wider than the axis of %lld",
+                                  (long long)size);
+        }
         for (int d = 0; d < x.rank && k->status == 0; d++)
             if (pad.begin[d] || pad.end[d])
                 x.value = mirrored(k, x.value, d, pad.begin[d], pad.end[d]);

@@ -57,6 +57,7 @@ struct keras_class {
     const char *name;
     int max_in; /* 1, or -1 for any number */
     int arg;    /* spatial rank, kind of merge, ...: as the emitter reads it */
+    bool function;                 /* of keras.ops: no layer */
     keras_variables_fn *variables; /* NULL: none */
     keras_emit_fn *emit;           /* NULL: InputLayer */
 };
@@ -221,6 +222,8 @@ int keras_node(struct keras_emit *k, enum graph_op op, const char *role,
 int keras_unary(struct keras_emit *k, const char *role, int x,
                 enum kern_unary_kind kind, float a, float b);
 int keras_transpose(struct keras_emit *k, int x, int rank, const int *order);
+int keras_cast_to(struct keras_emit *k, const char *role, int x,
+                  enum infer_dtype to);
 /* x and the value y in x's order, element by element. */
 struct keras_value keras_binary(struct keras_emit *k, const char *role,
                                 struct keras_value x, int y,
@@ -247,6 +250,9 @@ int keras_dimension(struct keras_value x, int axis);
 /* An axis of config, a number or a list of one; 0 .. rank - 1. */
 int keras_axis(struct keras_emit *k, const cJSON *config, const char *key,
                int rank, int otherwise);
+/* Makes the sizes of all values known (value[].dim, -1: free).  Each time every
+ * node is looked at: fails where too many layers of a model ask. */
+bool keras_infer_sizes(struct keras_emit *k);
 /* The sizes of x.value; fails where one of `from` and later is free. */
 bool keras_sizes(struct keras_emit *k, struct keras_value x, int from,
                  int64_t *dim);
@@ -327,10 +333,12 @@ enum keras_padding keras_padding(struct keras_emit *k, const cJSON *config);
 /* ---- layer functions named in layers.def --------------------- */
 
 #define KERAS_LAYER(name, max_in, arg, variables, emit) keras_emit_fn emit;
+#define KERAS_FUNCTION(name, max_in, arg, emit)         keras_emit_fn emit;
 #define KERAS_INPUT(name)
 #define NONE
 #include "weights/keras/layers.def"
 #undef KERAS_LAYER
+#undef KERAS_FUNCTION
 #undef KERAS_INPUT
 #undef NONE
 keras_variables_fn keras_conv_variables;

@@ -9,17 +9,6 @@
 
 /* ---- helpers ------------------------------------------------------- */
 
-static int cast(struct keras_emit *k, const char *role, int x,
-                enum infer_dtype to)
-{
-    int node;
-    const int y = keras_node(k, GRAPH_CAST, role, &x, 1, &node);
-
-    if (y >= 0)
-        k->g->node[node].attr.cast.to = to;
-    return y;
-}
-
 /* A node of two values along an axis. */
 static int along(struct keras_emit *k, enum graph_op op, const char *role,
                  int x, int indices, int axis)
@@ -65,14 +54,18 @@ static void give_more(struct keras_emit *k, struct keras_value x)
 static int sized_axis(struct keras_emit *k, const struct keras_layer *l,
                       struct keras_value x, int otherwise, int64_t *size)
 {
-    const int axis = keras_axis(k, l->config, "axis", x.rank, otherwise);
     const cJSON *c = json_member(l->config, "axis");
     int64_t dim[INFER_MAX_RANK];
+    int axis;
 
     *size = 1;
+    if (cJSON_IsArray(c) && cJSON_GetArraySize(c) != 1)
+        keras_fail(k, INFER_EUNSUPPORTED, "along %d axes",
+                   cJSON_GetArraySize(c));
+    axis = keras_axis(k, l->config, "axis", x.rank, otherwise);
     if (k->status < 0)
         return 0;
-    if (axis == 0 || cJSON_IsNull(c) || (cJSON_IsArray(c) && c->child->next))
+    if (axis == 0 || cJSON_IsNull(c))
         keras_fail(k, INFER_EUNSUPPORTED, "along all axes or the batch");
     else if (keras_sizes(k, x, axis, dim))
         *size = dim[axis];
@@ -178,7 +171,7 @@ struct keras_value keras_take(struct keras_emit *k, struct keras_layer *l,
     if (n == 2) {
         const struct keras_value i = keras_plain(k, in[1]);
 
-        at = cast(k, "indices", i.value, INFER_I64);
+        at = keras_cast_to(k, "indices", i.value, INFER_I64);
         rank = i.rank;
     } else {
         c = read_indices(argument(k, 1), size);
@@ -200,16 +193,27 @@ struct keras_value keras_take(struct keras_emit *k, struct keras_layer *l,
 struct keras_value keras_take_along(struct keras_emit *k, struct keras_layer *l,
                                     const struct keras_value *in, int n)
 {
-    struct keras_value x = keras_plain(k, in[0]);
+    struct keras_value x = keras_plain(k, in[0]), at;
     int64_t size;
-    const int axis = sized_axis(k, l, x, -1, &size);
+    int axis;
 
     if (n != 2 || in[1].rank != x.rank)
         return keras_fail(k, INFER_EUNSUPPORTED,
                           "indices that are no tensor of rank %d", x.rank);
-    x.value =
-        along(k, GRAPH_GATHER_ELEMENTS, "", x.value,
-              cast(k, "indices", keras_plain(k, in[1]).value, INFER_I64), axis);
+    at = keras_plain(k, in[1]);
+    axis = sized_axis(k, l, x, -1, &size);
+    if (k->status < 0)
+        return keras_failed(k);
+    for (int i = 0; i < x.rank; i++) {
+        const int64_t *const a = k->g->value[x.value].dim;
+        const int64_t *const b = k->g->value[at.value].dim;
+
+        if (i != axis && a[i] != b[i])
+            return keras_fail(k, INFER_EUNSUPPORTED,
+                              "indices whose axis %d is not the input's", i);
+    }
+    x.value = along(k, GRAPH_GATHER_ELEMENTS, "", x.value,
+                    keras_cast_to(k, "indices", at.value, INFER_I64), axis);
     return x;
 }
 
@@ -259,7 +263,7 @@ struct keras_value keras_top_k(struct keras_emit *k, struct keras_layer *l,
     at.value = places(k, "indices", x.value, x.rank - 1, count, false);
     x.value =
         along(k, GRAPH_GATHER_ELEMENTS, "", x.value, at.value, x.rank - 1);
-    at.value = cast(k, "places", at.value, INFER_I32);
+    at.value = keras_cast_to(k, "places", at.value, INFER_I32);
     give_more(k, at);
     return x;
 }
@@ -275,7 +279,7 @@ struct keras_value keras_sort(struct keras_emit *k, struct keras_layer *l,
 
     (void)n;
     x.value = l->class->arg
-                  ? cast(k, "", at, INFER_I32)
+                  ? keras_cast_to(k, "", at, INFER_I32)
                   : along(k, GRAPH_GATHER_ELEMENTS, "", x.value, at, axis);
     return x;
 }
@@ -339,9 +343,14 @@ struct keras_value keras_cumulate(struct keras_emit *k, struct keras_layer *l,
     struct keras_value x = keras_plain(k, in[0]);
     int64_t size;
     const int axis = sized_axis(k, l, x, 0, &size);
+    const cJSON *type = json_member(l->config, "dtype");
     int node;
 
     (void)n;
+    if (type && !cJSON_IsNull(type) &&
+        !(cJSON_IsString(type) && strcmp(type->valuestring, "float32") == 0))
+        return keras_fail(k, INFER_EUNSUPPORTED,
+                          "a dtype of its own other than float32");
     x.value = keras_node(k, GRAPH_CUMULATE, "", &x.value, 1, &node);
     if (x.value >= 0)
         k->g->node[node].attr.cumulate =
@@ -375,7 +384,6 @@ struct keras_value keras_split(struct keras_emit *k, struct keras_layer *l,
             return keras_fail(k, INFER_EUNSUPPORTED,
                               "indices that do not rise");
         e = e ? e->next : NULL;
-        c = NULL;
         y.value = keras_slice(k, "part", x.value, (int)axis, begin, end);
         if (l->class->arg) {
             y.value = keras_dims(k, GRAPH_SQUEEZE, "entry", y.value, 1, &axis);

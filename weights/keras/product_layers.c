@@ -190,16 +190,6 @@ static void multiply(struct keras_emit *k, struct operand *a, struct operand *b,
     *a = y;
 }
 
-static bool fill_dims(struct keras_emit *k, struct operand *o)
-{
-    if (graph_infer_shapes(k->g, NULL, k->err) < 0) {
-        k->status = k->err->code;
-        return false;
-    }
-    memcpy(o->dim, k->g->value[o->x.value].dim, sizeof o->dim);
-    return true;
-}
-
 static struct keras_value einsum(struct keras_emit *k, const char *text,
                                  const struct keras_value *in, int n)
 {
@@ -213,12 +203,14 @@ static struct keras_value einsum(struct keras_emit *k, const char *text,
         strlen(text) > LETTERS - 1)
         return keras_fail(k, INFER_EUNSUPPORTED, "einsum '%.64s' of %d tensors",
                           text ? text : "", n);
+    for (int i = 0; i < n; i++)
+        o[i].x = keras_plain(k, in[i]);
+    if (!keras_infer_sizes(k))
+        return keras_failed(k);
     for (int i = 0; i < n; i++) {
         const char *end = i == 0 && comma ? comma : arrow;
 
-        o[i].x = keras_plain(k, in[i]);
-        if (k->status < 0 || !fill_dims(k, &o[i]))
-            return keras_failed(k);
+        memcpy(o[i].dim, k->g->value[o[i].x.value].dim, sizeof o[i].dim);
         if (!read_letters(&text, end, o[i].x.rank, &dots, o[i].letter))
             return keras_fail(k, INFER_EUNSUPPORTED,
                               "an einsum whose letters repeat in a tensor or "
@@ -279,6 +271,25 @@ static struct keras_value over(struct keras_emit *k,
     return einsum(k, text, in, 2);
 }
 
+/* Axes of one side of a product: a number or a list, each once. */
+static bool read_axes(const cJSON *c, int rank, int *out, int *n)
+{
+    const cJSON *e = cJSON_IsArray(c) ? c->child : c;
+    uint32_t seen = 0;
+    int64_t axis;
+
+    for (*n = 0; e; e = cJSON_IsArray(c) ? e->next : NULL) {
+        if (*n == INFER_MAX_RANK || !json_int64(e, -rank, rank - 1, &axis))
+            return false;
+        axis += axis < 0 ? rank : 0;
+        if (seen & 1u << axis)
+            return false;
+        seen |= 1u << axis;
+        out[(*n)++] = (int)axis;
+    }
+    return true;
+}
+
 struct keras_value keras_tensordot(struct keras_emit *k, struct keras_layer *l,
                                    const struct keras_value *in, int n)
 {
@@ -295,23 +306,13 @@ struct keras_value keras_tensordot(struct keras_emit *k, struct keras_layer *l,
             side[1][i] = i;
         }
     } else {
-        const cJSON *list = cJSON_IsArray(axes) ? axes->child : NULL;
+        int more = 0;
 
-        for (int s = 0; s < 2 && list; s++, list = list->next) {
-            const cJSON *e = cJSON_IsArray(list) ? list->child : list;
-            int i = 0;
-            int64_t axis;
-
-            for (; e; e = cJSON_IsArray(list) ? e->next : NULL) {
-                if (i == INFER_MAX_RANK ||
-                    !json_int64(e, -in[s].rank, in[s].rank - 1, &axis))
-                    return keras_fail(k, INFER_EFORMAT, "axes of a product");
-                side[s][i++] = (int)axis + (axis < 0 ? in[s].rank : 0);
-            }
-            if (s == 1 && i != count)
-                return keras_fail(k, INFER_EFORMAT, "axes of a product");
-            count = i;
-        }
+        if (!cJSON_IsArray(axes) || cJSON_GetArraySize(axes) != 2 ||
+            !read_axes(axes->child, in[0].rank, side[0], &count) ||
+            !read_axes(axes->child->next, in[1].rank, side[1], &more) ||
+            more != count)
+            return keras_fail(k, INFER_EFORMAT, "axes of a product");
     }
     if (k->status < 0 || count < 1)
         return keras_fail(k, INFER_EUNSUPPORTED, "a product without sums");
@@ -339,9 +340,9 @@ struct keras_value keras_attention_function(struct keras_emit *k,
                                             const struct keras_value *in, int n)
 {
     static const char *const words[] = {"bias", "mask"};
-    const double scale = keras_double(k, k->call->kwargs, "scale", 0);
     int64_t dim[INFER_MAX_RANK];
     struct keras_value pair[2];
+    double scale;
     int node;
 
     for (int i = 0; i < 2; i++) {
@@ -355,10 +356,11 @@ struct keras_value keras_attention_function(struct keras_emit *k,
     }
     if (!keras_sizes(k, keras_plain(k, in[0]), in[0].rank - 1, dim))
         return keras_failed(k);
+    scale = keras_double(k, k->call->kwargs, "scale",
+                         1 / sqrt((double)dim[in[0].rank - 1]));
     pair[0] = einsum(k, "btnh,bsnh->bnts", in, 2);
-    pair[0].value = keras_unary(
-        k, "scaled", pair[0].value, KERN_LINEAR,
-        (float)(scale > 0 ? scale : 1 / sqrt((double)dim[in[0].rank - 1])), 0);
+    pair[0].value =
+        keras_unary(k, "scaled", pair[0].value, KERN_LINEAR, (float)scale, 0);
     pair[0].value =
         keras_node(k, GRAPH_SOFTMAX, "weights", &pair[0].value, 1, &node);
     pair[1] = in[2];
@@ -372,8 +374,10 @@ struct keras_value keras_average_function(struct keras_emit *k,
                                           const struct keras_value *in, int n)
 {
     const uint32_t axes = keras_reduced_axes(k, l->config, in[0].rank);
+    /* An array by name is not among the inputs. */
+    const cJSON *weights = json_member(k->call->kwargs, "weights");
 
-    if (n != 1)
+    if (n != 1 || (weights && !cJSON_IsNull(weights)))
         return keras_fail(k, INFER_EUNSUPPORTED, "an average with weights");
     return k->status < 0
                ? keras_failed(k)
@@ -382,7 +386,8 @@ struct keras_value keras_average_function(struct keras_emit *k,
 
 /* ---- several nodes ------------------------------------------------- */
 
-/* max(a, b) + log(1 + exp(-|a - b|)); floor(a / b); (a - b)^2. */
+/* By class->arg: 0 max(a, b) + log(1 + exp(-|a - b|)), 1 floor(a / b),
+ * 2 (a - b)^2, 4 whether one of two truths holds and the other does not. */
 struct keras_value keras_pair_function(struct keras_emit *k,
                                        struct keras_layer *l,
                                        const struct keras_value *in, int n)
@@ -392,6 +397,8 @@ struct keras_value keras_pair_function(struct keras_emit *k,
 
     if (!keras_pair(k, in, n, x))
         return keras_failed(k);
+    for (int i = 0; kind == 4 && i < 2; i++)
+        x[i].value = keras_cast_to(k, "truth", x[i].value, INFER_BOOL);
     y = keras_pair_node(k, "first", x,
                         kind == 1   ? KERN_DIV
                         : kind == 4 ? KERN_EQUAL
@@ -411,6 +418,33 @@ struct keras_value keras_pair_function(struct keras_emit *k,
         y = keras_binary(k, "", most, y.value, KERN_ADD);
     }
     return y;
+}
+
+/* b where a is NaN, else y. */
+static struct keras_value unless_nan(struct keras_emit *k, const char *role,
+                                     struct keras_value a, struct keras_value b,
+                                     struct keras_value y)
+{
+    const struct keras_value same[2] = {a, a};
+    const int args[3] = {keras_pair_node(k, "number", same, KERN_EQUAL).value,
+                         y.value, b.value};
+
+    y.value = keras_node(k, GRAPH_WHERE, role, args, 3, NULL);
+    return y;
+}
+
+/* The larger or smaller of two (class->arg); of a NaN and a number, the number.
+ */
+struct keras_value keras_number_max(struct keras_emit *k, struct keras_layer *l,
+                                    const struct keras_value *in, int n)
+{
+    struct keras_value x[2], y;
+
+    if (!keras_pair(k, in, n, x))
+        return keras_failed(k);
+    y = keras_pair_node(k, "most", x, (enum kern_binary_kind)l->class->arg);
+    y = unless_nan(k, "second", x[1], x[0], y);
+    return unless_nan(k, "", x[0], x[1], y);
 }
 
 /* x where it is above the threshold, else the default. */
@@ -484,7 +518,7 @@ struct keras_value keras_log_softmax(struct keras_emit *k,
     return x;
 }
 
-/* class->arg times x: degrees and radians; 0 x + 0, 1 for zeros and ones. */
+/* class->arg: 2 x in radians, 3 in degrees; 0 and 1: x held at that number. */
 struct keras_value keras_turn(struct keras_emit *k, struct keras_layer *l,
                               const struct keras_value *in, int n)
 {
@@ -507,12 +541,21 @@ struct keras_value keras_rgb_to_gray(struct keras_emit *k,
 {
     static const float weight[3] = {0.2989f, 0.587f, 0.114f};
     struct keras_value x = keras_plain(k, in[0]);
-    struct constant *c = keras_filled(3, 0);
+    int64_t dim[INFER_MAX_RANK];
+    struct constant *c;
 
     (void)n;
     if (!keras_channels_last(k, l->config) || x.rank < 3)
         return keras_fail(k, INFER_EUNSUPPORTED, "%d axes, channels first",
                           x.rank);
+    if (!keras_sizes(k, x, x.rank - 1, dim))
+        return keras_failed(k);
+    if (dim[x.rank - 1] == 1)
+        return x;
+    if (dim[x.rank - 1] != 3)
+        return keras_fail(k, INFER_EFORMAT, "%lld channels; 1 or 3 are due",
+                          (long long)dim[x.rank - 1]);
+    c = keras_filled(3, 0);
     if (c)
         memcpy(c->data, weight, sizeof weight);
     x = keras_binary(k, "weighted", x, keras_constant(k, "weights", c),

@@ -10,22 +10,13 @@
 #define SEQUENCE "[null, 7, 4]"
 #define VECTOR   "[null, 8]"
 
-/* The status of a network of one layer, its shapes included. */
-static int read_layer(const char *shape, const char *class, const char *more,
-                      struct infer_error *err)
+/* The status of a configuration, its shapes included. */
+static int read_text(const char *text, struct infer_error *err)
 {
     struct keras_model *model = NULL;
     cJSON *json = NULL;
-    char text[1024];
     int rc;
 
-    snprintf(
-        text, sizeof text,
-        "{\"class_name\": \"Sequential\", \"config\": {\"name\": \"s\", "
-        "\"layers\": [{\"class_name\": \"InputLayer\", \"config\": "
-        "{\"name\": \"in\", \"batch_shape\": %s}}, {\"class_name\": \"%s\", "
-        "\"config\": {\"name\": \"x\"%s%s}}]}}",
-        shape, class, more[0] ? ", " : "", more);
     assert_int_equal(json_parse(text, strlen(text), true, err, &json), 0);
     rc = keras_model_parse(json, err, &model);
     if (rc == 0) {
@@ -40,6 +31,41 @@ static int read_layer(const char *shape, const char *class, const char *more,
     keras_model_free(model);
     cJSON_Delete(json);
     return rc;
+}
+
+/* Of a network of one layer. */
+static int read_layer(const char *shape, const char *class, const char *more,
+                      struct infer_error *err)
+{
+    char text[1024];
+
+    snprintf(
+        text, sizeof text,
+        "{\"class_name\": \"Sequential\", \"config\": {\"name\": \"s\", "
+        "\"layers\": [{\"class_name\": \"InputLayer\", \"config\": "
+        "{\"name\": \"in\", \"batch_shape\": %s}}, {\"class_name\": \"%s\", "
+        "\"config\": {\"name\": \"x\"%s%s}}]}}",
+        shape, class, more[0] ? ", " : "", more);
+    return read_text(text, err);
+}
+
+/* Of a call of a function of keras.ops. */
+static int read_call(const char *shape, const char *class, const char *more,
+                     const char *args, const char *kwargs,
+                     struct infer_error *err)
+{
+    char text[2048];
+
+    snprintf(text, sizeof text,
+             "{\"class_name\": \"Functional\", \"config\": {\"name\": \"m\", "
+             "\"layers\": [{\"class_name\": \"InputLayer\", \"config\": "
+             "{\"name\": \"in\", \"batch_shape\": %s}, \"inbound_nodes\": []}, "
+             "{\"class_name\": \"%s\", \"config\": {\"name\": \"x\"%s%s}, "
+             "\"inbound_nodes\": [{\"args\": [%s], \"kwargs\": {%s}}]}], "
+             "\"input_layers\": [[\"in\", 0, 0]], \"output_layers\": "
+             "[[\"x\", 0, 0]]}}",
+             shape, class, more[0] ? ", " : "", more, args, kwargs);
+    return read_text(text, err);
 }
 
 TEST(test_layers)
@@ -195,6 +221,9 @@ TEST(test_layers)
         {PICTURE, "AdaptiveAveragePooling2D", "\"output_size\": [0, 2]",
          INFER_EFORMAT, "output_size is not 2 integers from 1 to 1024"},
         {PICTURE, "AdaptiveAveragePooling2D", "\"output_size\": [4, 2]", 0, ""},
+        /* A layer of the user's own, in Keras 1 and 2. */
+        {PICTURE, "Threshold", "", INFER_EUNSUPPORTED,
+         "class Threshold is not supported"},
     };
 
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -208,9 +237,122 @@ TEST(test_layers)
     }
 }
 
+#define X                                                                      \
+    "{\"class_name\": \"__keras_tensor__\", \"config\": {\"keras_history\": "  \
+    "[\"in\", 0, 0]}}"
+#define ARRAY(more) "{\"class_name\": \"__numpy__\"" more "}"
+
+TEST(test_calls)
+{
+    static const struct {
+        const char *shape, *class, *more, *args, *kwargs;
+        int code;
+        const char *word;
+    } cases[] = {
+        {PICTURE, "Add", "", X ", " ARRAY(""), "", INFER_EFORMAT,
+         "an array among its arguments has no value"},
+        {PICTURE, "Add", "", X ", " ARRAY(", \"config\": 7"), "", INFER_EFORMAT,
+         "an array among its arguments has no value"},
+        {PICTURE, "Add", "",
+         X ", " ARRAY(", \"config\": {\"value\": [1, 2, 3, 4]}"), "", 0, ""},
+        {PICTURE, "TakeAlongAxis", "\"axis\": 3",
+         X ", " ARRAY(", \"config\": {\"value\": [[[[1]]]]}"), "",
+         INFER_EUNSUPPORTED, "indices whose axis 0 is not the input's"},
+        {PICTURE, "TakeAlongAxis", "\"axis\": 3", X ", " X, "", 0, ""},
+        {PICTURE, "Glu", "", ARRAY(", \"config\": {\"value\": 2}"), "",
+         INFER_EFORMAT, "a number has no axes"},
+        {PICTURE, "DotProductAttention", "",
+         ARRAY(", \"config\": {\"value\": 2}") ", " X ", " X, "", INFER_EFORMAT,
+         "a number has no axes"},
+        {PICTURE, "Average", "\"axis\": 1", X,
+         "\"weights\": " ARRAY(", \"config\": {\"value\": [1, 2]}"),
+         INFER_EUNSUPPORTED, "an average with weights"},
+        {PICTURE, "Average", "\"axis\": 1", X, "\"weights\": null", 0, ""},
+        {PICTURE, "Tensordot", "\"axes\": [[1]]", X ", " X, "", INFER_EFORMAT,
+         "axes of a product"},
+        {PICTURE, "Tensordot", "\"axes\": [[1], [1], [1]]", X ", " X, "",
+         INFER_EFORMAT, "axes of a product"},
+        {PICTURE, "Tensordot", "\"axes\": [[1, 2], [1]]", X ", " X, "",
+         INFER_EFORMAT, "axes of a product"},
+        {PICTURE, "Tensordot", "\"axes\": [[1, -3], [1, 2]]", X ", " X, "",
+         INFER_EFORMAT, "axes of a product"},
+        {PICTURE, "Tensordot", "\"axes\": [[1], [4]]", X ", " X, "",
+         INFER_EFORMAT, "axes of a product"},
+        {PICTURE, "Pad",
+         "\"mode\": \"symmetric\", \"pad_width\": [[0, 0], [0, 0], [6, 0], "
+         "[0, 0]]",
+         X, "", INFER_EUNSUPPORTED, "pads that are wider than the axis of 5"},
+        {PICTURE, "Pad",
+         "\"mode\": \"symmetric\", \"pad_width\": [[0, 0], [0, 0], [5, 0], "
+         "[0, 0]]",
+         X, "", 0, ""},
+        {PICTURE, "Cumsum", "\"axis\": 1, \"dtype\": \"int32\"", X, "",
+         INFER_EUNSUPPORTED, "a dtype of its own other than float32"},
+        {PICTURE, "Cumsum", "\"axis\": 1, \"dtype\": \"float32\"", X, "", 0,
+         ""},
+        {PICTURE, "Median", "\"axis\": [1, 2]", X, "", INFER_EUNSUPPORTED,
+         "along 2 axes"},
+        {PICTURE, "Median", "\"axis\": [1]", X, "", 0, ""},
+        {PICTURE, "RGBToGrayscale", "", X, "", INFER_EFORMAT,
+         "4 channels; 1 or 3 are due"},
+        {"[null, 6, 5, 1]", "RGBToGrayscale", "", X, "", 0, ""},
+        {"[null, 6, 5, 3]", "RGBToGrayscale", "", X, "", 0, ""},
+        {PICTURE, "Fmax", "", X ", 2.0", "", 0, ""},
+        {PICTURE, "LogicalXor", "", X ", " X, "", 0, ""},
+        {PICTURE, "DotProductAttention", "", X ", " X ", " X, "\"scale\": -1.0",
+         0, ""},
+    };
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct infer_error err = {0};
+        const int rc = read_call(cases[i].shape, cases[i].class, cases[i].more,
+                                 cases[i].args, cases[i].kwargs, &err);
+
+        if (rc != cases[i].code || !strstr(err.text, cases[i].word))
+            fail_msg("%s %s: %d, '%s'", cases[i].class, cases[i].more, rc,
+                     rc < 0 ? err.text : "");
+    }
+}
+
+/* Einsums and others that ask for sizes: each time every node is looked at. */
+TEST(test_asked)
+{
+    char *text = malloc(1 << 20);
+    struct infer_error err = {0};
+    size_t n;
+
+    assert_non_null(text);
+    n = (size_t)sprintf(
+        text, "{\"class_name\": \"Functional\", \"config\": {\"name\": "
+              "\"m\", \"layers\": [{\"class_name\": \"InputLayer\", "
+              "\"config\": {\"name\": \"in\", \"batch_shape\": " SEQUENCE
+              "}, \"inbound_nodes\": []}");
+    for (int i = 0; i < 300; i++) {
+        char from[16] = "in";
+
+        if (i > 0)
+            snprintf(from, sizeof from, "x%d", i - 1);
+        n += (size_t)sprintf(
+            text + n,
+            ", {\"class_name\": \"Einsum\", \"config\": {\"name\": "
+            "\"x%d\", \"subscripts\": \"abc->acb\"}, \"inbound_nodes\": "
+            "[{\"args\": [{\"class_name\": \"__keras_tensor__\", "
+            "\"config\": {\"keras_history\": [\"%s\", 0, 0]}}], "
+            "\"kwargs\": {}}]}",
+            i, from);
+    }
+    sprintf(text + n, "], \"input_layers\": [[\"in\", 0, 0]], "
+                      "\"output_layers\": [[\"x299\", 0, 0]]}}");
+    assert_int_equal(read_text(text, &err), INFER_EUNSUPPORTED);
+    assert_non_null(strstr(err.text, "more than 256 layers that depend"));
+    free(text);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layers),
+                                       cmocka_unit_test(test_calls),
+                                       cmocka_unit_test(test_asked)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
