@@ -118,7 +118,7 @@ def main():
         done = subprocess.run([program, o.seconds, killed] + arguments,
                               cwd=os.path.join(folder, "build"),
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              text=True)
+                              text=True, check=True)
         print("%s: %s" % (name, done.stdout.strip()), flush=True)
     return 0
 

@@ -60,6 +60,10 @@ static void trial_run(int removed, void (*run)(void *subject, struct trial *),
     memset(trial_shared, 0, sizeof *trial_shared);
     fflush(NULL);
     const pid_t child = fork();
+    if (child < 0) {
+        perror("fork");
+        exit(1);
+    }
     if (child == 0) {
         struct trial *t = trial_shared;
         struct rusage used;
@@ -174,16 +178,20 @@ static void trial_save(const char *path)
         fclose(f);
 }
 
-/* A set of hashes. */
+/* A set of hashes; once it is rather full, nothing is new. */
 static bool trial_new(uint64_t hash)
 {
     static uint64_t set[1 << 18];
+    static size_t count;
     size_t at = hash % (1 << 18);
 
+    if (count == (1 << 18) - (1 << 16))
+        return false;
     while (set[at] && set[at] != hash)
         at = (at + 1) % (1 << 18);
     if (set[at])
         return false;
+    count++;
     set[at] = hash;
     return true;
 }

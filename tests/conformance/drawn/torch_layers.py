@@ -130,20 +130,24 @@ def attempt(a, draw, case, form):
         "pt" if form in ("trace", "script") else "pt2")
     runs = [inputs]
     with torch.no_grad():
-        want = [flat(module(*inputs))]
+        try:
+            want = [flat(module(*inputs))]
+            again = flat(module(*inputs))
+        except Exception as e:  # the layer does not run
+            return "not exported", str(e).split("\n")[0], facts
         if not want[0] or any(x.is_complex() for x in want[0]):
             return "not exported", "complex or no outputs", facts
         if not all(torch.equal(x.nan_to_num(), y.nan_to_num())
-                   for x, y in zip(want[0], flat(module(*inputs)))):
+                   for x, y in zip(want[0], again)):
             return "not exported", "random", facts
         if free:
             other = larger(inputs, free, draw)
-            try:
-                if all(x is not None for x in other):
+            if all(x is not None for x in other):
+                try:
                     want.append(flat(module(*other)))
                     runs.append(other)
-            except Exception:  # the layer does not take that size
-                pass
+                except Exception:  # the layer does not take that size
+                    pass
         try:
             with suite.silent():
                 export(form, module, inputs, free, opset, path)
@@ -216,8 +220,8 @@ def main():
             continue
         try:
             status, why, facts = attempt(a, draw, case, form)
-        except Exception as e:  # the layer does not run
-            status, why, facts = "not exported", str(e).split("\n")[0], form
+        except Exception as e:  # of this program or of what it calls
+            status, why, facts = "crashed", repr(e).split("\n")[0], form
         total[status] += 1
         if a.list:
             with open(a.list, "a") as f:
