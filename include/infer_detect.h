@@ -4,19 +4,10 @@
  * of the picture, after non-maximum suppression, for the networks that it knows
  * (YOLO, SSD, DETR, faces, ...).
  *
- *     struct infer_boxes boxes;
+ * infer_model_preprocess() makes the input of a picture, infer_session_run()
+ * the outputs, and infer_detect() the boxes.  samples/detect.c is a program.
  *
- *     if (infer_image_load("photo.jpg", 0, &err, &image) < 0 ||
- *         infer_model_preprocess(model, 0, &image, NULL, x, sizeof x, &err) < 0
- * || infer_session_run(session, &in, 1, out, n_out, &err) < 0 ||
- *         infer_detect(model, out, n_out, &image, NULL, &err, &boxes) < 0)
- *         return fprintf(stderr, "%s\n", err.text), 2;
- *     for (int i = 0; i < boxes.count; i++)
- *         printf("%d %.2f\n", boxes.box[i].label, (double)boxes.box[i].score);
- *     infer_boxes_free(&boxes);
- *
- * Errors, threads and struct sizes: as in infer.h.  The interface is new: until
- * version 1.0 it may change with a minor version.
+ * Errors, threads, struct sizes and what a soname promises: as in infer.h.
  */
 #ifndef INFER_DETECT_H
 #define INFER_DETECT_H
@@ -74,11 +65,13 @@ infer_detect_options_init(struct infer_detect_options *options)
  * model: whose first input is a picture (N,C,H,W, or C,H,W).  out: all n_out
  * outputs in the model's order, as infer_session_run() filled them; names may
  * be NULL.  picture: what infer_model_preprocess() made the input of; only its
- * size is read.  options: NULL for the defaults. boxes: to be freed by
- * infer_boxes_free(); nothing is left after a failure. Errors: EARGUMENT (a
- * NULL or an array without data, another number of outputs, the input is no
- * picture or its size is free, the task is another one), EUNSUPPORTED (no
- * decoder reads these outputs; the text lists them), EMEMORY. */
+ * size is read.  options: NULL for the defaults.
+ * boxes: to be freed by infer_boxes_free().  *boxes is emptied first, and is
+ * empty after a failure; what it held before is not freed.
+ * Errors: EARGUMENT (a NULL or an array without data, another number of
+ * outputs, the input is no picture or its size is free, the task is another
+ * one), EUNSUPPORTED (no decoder reads these outputs, the text lists them; an
+ * option that this release does not know is set), EMEMORY. */
 int infer_detect(const struct infer_model *model, const struct infer_array *out,
                  int n_out, const struct infer_image *picture,
                  const struct infer_detect_options *options,

@@ -9,39 +9,31 @@
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "libinfer/model/model.h"
+#include "libinfer/options.h"
 #include "libinfer/task/task.h"
 
 static const struct infer_detect_options defaults = {
     .size = sizeof defaults, .score = -1, .iou = 0.45f, .batch = 1};
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 void infer_detect_options_init_sized(struct infer_detect_options *options,
                                      size_t size)
 {
-    if (size < sizeof options->size)
-        return;
-    memset(options, 0, size);
-    memcpy(options, &defaults, smaller(size, sizeof defaults));
-    options->size = size;
+    options_init(options, size, &defaults, sizeof defaults);
 }
 
 static int read_options(const struct infer_detect_options *given,
                         struct infer_error *err,
                         struct infer_detect_options *out)
 {
+    int rc;
+
     *out = defaults;
     if (!given)
         return INFER_OK;
-    if (given->size < sizeof given->size)
-        return error_set(err, INFER_EARGUMENT,
-                         "options: size %zu; infer_detect_options_init() sets "
-                         "it",
-                         given->size);
-    memcpy(out, given, smaller(given->size, sizeof *out));
+    rc =
+        options_copy(given, "infer_detect_options_init", sizeof *out, err, out);
+    if (rc < 0)
+        return rc;
     if (!(out->iou >= 0 && out->iou <= 1) || !(out->score <= 1) ||
         out->batch < 1 || out->entry < 0 || out->entry >= out->batch)
         return error_set(err, INFER_EARGUMENT,

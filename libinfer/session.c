@@ -45,11 +45,18 @@ static int take_best(struct infer_session *s,
                      const struct infer_session_options *o,
                      struct infer_error *err, enum infer_precision *floats)
 {
-    const char *why = o->deterministic  ? "deterministic measures nothing"
-                      : o->tune == 0    ? "tune 0 (off) measures nothing"
-                      : o->keep_tensors ? "keep_tensors computes in floats"
-                      : o->multiplier   ? "a multiplier is of one type"
-                                        : NULL;
+    const struct graph *g = model_graph(s->model);
+    const bool exact = o->multiplier && strcmp(o->multiplier, "none") == 0;
+    const char *why =
+        o->deterministic  ? "deterministic measures nothing"
+        : o->tune == 0    ? "tune 0 (off) measures nothing"
+        : o->keep_tensors ? "keep_tensors (infer --dump-layers, --layers) "
+                            "wants every tensor in floats"
+        : exact           ? NULL
+        : o->multiplier   ? "a multiplier is of one type"
+        : g->multiplier   ? "the model's multiplier is of one type (multiplier "
+                            "\"none\" leaves it out)"
+                          : NULL;
 
     *floats = s->device.kern.kind == KERN_CUDA ? INFER_PRECISION_FP16
                                                : INFER_PRECISION_FP32;
@@ -57,7 +64,7 @@ static int take_best(struct infer_session *s,
     if (why)
         return error_set(err, INFER_EARGUMENT,
                          "precision best chooses by measured time: %s", why);
-    if (!best_has_bytes(model_graph(s->model)))
+    if (!best_has_bytes(g))
         return error_set(
             err, INFER_EUNSUPPORTED,
             "precision best: the model has no layer in 8 bits; wconv NETWORK "

@@ -6,6 +6,7 @@
  * with one scale is one step where the backend has a row for copies with
  * scales; it has rows for the steps of all others, and all of them round alike.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -241,10 +242,26 @@ static bool is_constant(const struct lower *l)
     return !graph_is_output(l->plan->g, l->node->out[0]);
 }
 
+/* Marks the values that steps on integers read. */
+static void mark_read(const struct plan *plan, bool *read)
+{
+    for (int i = 0; i < plan->g->n_nodes; i++) {
+        const struct graph_node *n = &plan->g->node[i];
+
+        for (int k = 0; plan->integers[i] && k < n->n_in; k++)
+            if (n->in[k] >= 0)
+                read[n->in[k]] = true;
+    }
+}
+
 int plan_dequantize_constants(struct plan *plan, struct infer_error *err)
 {
+    bool *read = calloc((size_t)plan->g->n_values + 1, sizeof *read);
     int rc = 0;
 
+    if (!read)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    mark_read(plan, read);
     for (int i = 0; rc == 0 && i < plan->g->n_nodes; i++) {
         struct graph_node *n = &plan->g->node[i];
         const struct lower l = {plan, n, i, err};
@@ -252,8 +269,11 @@ int plan_dequantize_constants(struct plan *plan, struct infer_error *err)
         if (n->op != GRAPH_DEQUANTIZE || plan->integers[i] || !is_constant(&l))
             continue;
         rc = dequantize_constant(&l);
-        n->op = GRAPH_NONE;
+        /* A step on integers finds its weights through the node. */
+        if (!read[n->out[0]])
+            n->op = GRAPH_NONE;
     }
+    free(read);
     return rc;
 }
 
@@ -263,6 +283,8 @@ int lower_dequantize(const struct lower *l)
     bool taken = false;
     int rc;
 
+    if (l->plan->g->value[l->node->out[0]].data)
+        return 0; /* plan_dequantize_constants() */
     if (lower_is_integer(l))
         return lower_set(l, 0, lower_in(l, 0));
     rc = scale_at_once(l, lower_in(l, 0), plan_dtype(l->plan, INFER_F32),

@@ -8,6 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
+#include "libinfer/options.h"
 #include "tools/train/checkpoint.h"
 #include "tools/train/init.h"
 #include "tools/train/network.h"
@@ -40,19 +41,10 @@ static const struct infer_train_options defaults = {
     .epsilon = 1e-8,
 };
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 void infer_train_options_init_sized(struct infer_train_options *options,
                                     size_t size)
 {
-    if (size < sizeof options->size)
-        return;
-    memset(options, 0, size);
-    memcpy(options, &defaults, smaller(size, sizeof defaults));
-    options->size = size;
+    options_init(options, size, &defaults, sizeof defaults);
 }
 
 /* A number that an optimiser can use; NaN is none. */
@@ -91,29 +83,6 @@ static int check_numbers(const struct infer_train_options *o,
     return rc < 0 ? rc : in_range("classes", o->classes, 0, 1 << 24, err);
 }
 
-/* Copies what the caller's struct covers; fields that this version does not
- * have must be 0. */
-static int copy_options(const struct infer_train_options *given,
-                        struct infer_error *err,
-                        struct infer_train_options *out)
-{
-    const unsigned char *byte = (const unsigned char *)given;
-
-    if (given->size < sizeof given->size)
-        return error_set(
-            err, INFER_EARGUMENT,
-            "options: size %zu; infer_train_options_init() sets it",
-            given->size);
-    for (size_t i = sizeof *out; i < given->size; i++)
-        if (byte[i] != 0)
-            return error_set(err, INFER_EUNSUPPORTED,
-                             "options: byte %zu is set, and version %s has "
-                             "%zu bytes of options",
-                             i, infer_version(), sizeof *out);
-    memcpy(out, given, smaller(given->size, sizeof *out));
-    return 0;
-}
-
 /* The options with every default in place. */
 static int read_options(const struct infer_train_options *given,
                         struct infer_error *err,
@@ -122,7 +91,9 @@ static int read_options(const struct infer_train_options *given,
     int rc;
 
     *out = defaults;
-    rc = given ? copy_options(given, err, out) : 0;
+    rc = given ? options_copy(given, "infer_train_options_init", sizeof *out,
+                              err, out)
+               : 0;
     if (rc < 0)
         return rc;
     if ((unsigned)out->optimizer >= INFER_OPTIMIZER_COUNT)

@@ -28,27 +28,33 @@ struct best {
     double seconds[PLANS]; /* of a run; 0: not known */
     int chosen;            /* of PLANS */
     bool measured;         /* the costs are */
+    bool alone;            /* BYTES, since there is no memory to compare it */
     best_log_fn *log;
     void *user;
 };
 
+/* True of a layer whose input and weights the file has on 8 bits. */
+static bool is_quantised(const struct graph *g, const struct graph_node *n)
+{
+    if (n->op != GRAPH_CONV && n->op != GRAPH_DENSE)
+        return false;
+    for (int k = 0; k < 2; k++) {
+        const int d =
+            k < n->n_in && n->in[k] >= 0 ? g->value[n->in[k]].producer : -1;
+
+        if (d < 0 || g->node[d].op != GRAPH_DEQUANTIZE ||
+            g->node[d].in[0] < 0 ||
+            !quant_is_byte(g->value[g->node[d].in[0]].dtype))
+            return false;
+    }
+    return true;
+}
+
 bool best_has_bytes(const struct graph *g)
 {
-    for (int i = 0; i < g->n_nodes; i++) {
-        const struct graph_node *n = &g->node[i];
-
-        for (int k = 0; k < 2; k++) {
-            const int d =
-                k < n->n_in && n->in[k] >= 0 ? g->value[n->in[k]].producer : -1;
-
-            if ((n->op != GRAPH_CONV && n->op != GRAPH_DENSE) || d < 0 ||
-                g->node[d].op != GRAPH_DEQUANTIZE || g->node[d].in[0] < 0 ||
-                !quant_is_byte(g->value[g->node[d].in[0]].dtype))
-                break;
-            if (k == 1)
-                return true;
-        }
-    }
+    for (int i = 0; i < g->n_nodes; i++)
+        if (is_quantised(g, &g->node[i]))
+            return true;
     return false;
 }
 
@@ -204,6 +210,15 @@ static int race(struct best *b, struct infer_error *err, struct plan **out)
 
 /* ---- the report ---------------------------------------------------- */
 
+/* The text has names of files: control characters are replaced. */
+static void say(const struct best *b, int level, const char *text)
+{
+    struct infer_error line;
+
+    error_set(&line, 0, "%s", text);
+    b->log(b->user, level, line.text);
+}
+
 static const char *name_of(const struct graph *g, const struct graph_node *n)
 {
     return n->name ? n->name : g->value[n->out[0]].name;
@@ -236,7 +251,7 @@ static void tell_layer(const struct best *b, const struct graph_node *n, int l,
 /* Layers of the graph that have weights, in its order. */
 static void tell_layers(const struct best *b)
 {
-    const struct graph *g = b->given->g;
+    const struct graph *g = model_graph(b->config->model);
 
     for (int i = 0; i < g->n_nodes; i++) {
         const struct graph_node *n = &g->node[i];
@@ -245,12 +260,13 @@ static void tell_layers(const struct best *b)
         if (n->op != GRAPH_CONV && n->op != GRAPH_DENSE)
             continue;
         if (b->costs.layer[i] < 0)
-            snprintf(text, sizeof text,
-                     "types: %.200s: floats, no kernel of 8 bits",
-                     name_of(g, n));
+            snprintf(text, sizeof text, "types: %.200s: floats, %s",
+                     name_of(g, n),
+                     is_quantised(g, n) ? "no kernel of 8 bits"
+                                        : "not quantised in the file");
         else
             tell_layer(b, n, b->costs.layer[i], text, sizeof text);
-        b->log(b->user, INFER_LOG_DEBUG, text);
+        say(b, INFER_LOG_DEBUG, text);
     }
 }
 
@@ -259,6 +275,11 @@ static void tell(const struct best *b)
     int on = 0;
     char text[256];
 
+    if (b->alone) {
+        say(b, INFER_LOG_INFO,
+            "types: all on 8 bits: memory is short for floats as well");
+        return;
+    }
     if (b->measured)
         tell_layers(b);
     for (int i = 0; i < b->costs.cut.n; i++)
@@ -269,7 +290,7 @@ static void tell(const struct best *b)
         "floats, %.4f all on 8 bits",
         on, b->costs.cut.n, 1e3 * b->seconds[b->chosen],
         1e3 * b->seconds[FLOATS], 1e3 * b->seconds[BYTES]);
-    b->log(b->user, INFER_LOG_INFO, text);
+    say(b, INFER_LOG_INFO, text);
 }
 
 /* ---- entry --------------------------------------------------------- */
@@ -298,8 +319,9 @@ static int open_choice(struct best *b, struct infer_error *err)
     return rc;
 }
 
-/* Chooses, and makes the chosen plan prepared. */
-static int choose(struct best *b, struct infer_error *err, struct plan **out)
+/* Chooses by times, and makes the chosen plan prepared. */
+static int choose_quickest(struct best *b, struct infer_error *err,
+                           struct plan **out)
 {
     int rc = 0;
 
@@ -318,6 +340,28 @@ static int choose(struct best *b, struct infer_error *err, struct plan **out)
     if (rc == 0)
         rc = race(b, err, out);
     return rc < 0 ? rc : remember(b, err);
+}
+
+/* The same; where memory is short for plans with floats, all on 8 bits, which
+ * is not remembered: another session may have more. */
+static int choose(struct best *b, struct infer_error *err, struct plan **out)
+{
+    const struct plan_config *config = b->config;
+    int rc = choose_quickest(b, err, out);
+
+    if (rc != INFER_EMEMORY)
+        return rc;
+    plan_free(*out);
+    *out = NULL;
+    packed_cache_trim(model_packed(config->model), &config->device->host);
+    b->alone = true;
+    b->chosen = BYTES;
+    rc = make_plan(b, config, b->on[BYTES], err, out);
+    if (rc == 0)
+        rc = plan_prepare(*out, err);
+    if (rc == 0 && config->exceeded)
+        *config->exceeded = false; /* by a plan that is gone */
+    return rc;
 }
 
 int best_prepare(struct plan *plan, best_log_fn *log, void *user,

@@ -4,8 +4,9 @@
  * (wconv --quantize) those that are quicker so run on 8 bits, the others in
  * floats.
  *
- * The file says what may run on 8 bits, which its accuracy was measured with;
- * any part of that in floats only takes errors away.  Times say what does:
+ * The file says what may run on 8 bits, which its accuracy was measured with.
+ * A part of that in floats leaves out rounding, and nothing that the function
+ * needs (rewire.c).  Times say what runs on 8 bits:
  *
  * 1. A plan with everything on 8 bits and one with everything in floats are
  *    made; every step and every conversion between the types is measured.
@@ -24,8 +25,9 @@
 /* True if the graph has a layer on 8 bits. */
 bool best_has_bytes(const struct graph *g);
 
-/* Lets nodes without bytes[node] read floats, and drops what nobody reads any
- * more.  bytes: one a node of g.  EMEMORY */
+/* Lets nodes without bytes[node] read floats where that leaves out rounding
+ * alone, and drops what nobody reads any more.  bytes: one a node of g, whose
+ * nodes are sorted.  EMEMORY */
 int best_rewire(struct graph *g, const bool *bytes, struct infer_error *err);
 
 /* Chooses types for the plan, which plan_new() made and nobody prepared, and
@@ -42,5 +44,13 @@ int best_prepare(struct plan *plan, best_log_fn *log, void *user,
  * numbers: then nothing is run. */
 int best_race(struct plan *const *plan, int n, struct infer_error *err,
               double *seconds);
+
+/* ---- the parts of rewire.c ----------------------------------------- */
+
+/* Sets value[v] of the values that are known not to be negative; the others
+ * stay.  The nodes of g are sorted. */
+void best_not_negative(const struct graph *g, bool *value);
+/* The lowest integer of a quantised type; INT_MIN of others. */
+int best_lowest(enum infer_dtype dtype);
 
 #endif

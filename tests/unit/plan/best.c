@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions with INFER_PRECISION_BEST: their types follow from the times in the
  * tuning cache, which the tests replace, and their outputs stay near. */
+#include "libinfer/multiplier/multiplier.h"
 #include "tests/unit/plan/quantised.h"
 #include "tests/unit/runtime/tuning_file.h"
 
@@ -137,6 +138,18 @@ static void keep_line(void *user, int level, const char *text)
     snprintf(l->text + used, sizeof l->text - used, "%s\n", text);
 }
 
+/* Convolutions on 8 bits. */
+static int count_bytes(const struct infer_session *s)
+{
+    struct infer_layer_info layer;
+    int n = 0;
+
+    for (int i = 0; infer_session_layer(s, i, &layer) == 0; i++)
+        n += strcmp(layer.op, "conv") == 0 &&
+             (strstr(layer.kernel, "_i8_") || strstr(layer.kernel, "_u8_"));
+    return n;
+}
+
 /* A run; *bytes: convolutions on 8 bits; *measured: by the tuner. */
 static struct infer_array run_best(struct infer_model *model,
                                    const struct infer_array *x,
@@ -145,7 +158,6 @@ static struct infer_array run_best(struct infer_model *model,
     struct infer_session_options options;
     struct infer_session *s = NULL;
     struct infer_error err = {0};
-    struct infer_layer_info layer;
     struct infer_tuning_info info;
     struct infer_array y;
 
@@ -158,11 +170,7 @@ static struct infer_array run_best(struct infer_model *model,
     if (infer_session_create(model, &options, &err, &s) < 0)
         fail_msg("%s", err.text);
     y = run(s, x, 1, 0);
-    *bytes = 0;
-    for (int i = 0; infer_session_layer(s, i, &layer) == 0; i++)
-        *bytes +=
-            strcmp(layer.op, "conv") == 0 &&
-            (strstr(layer.kernel, "_i8_") || strstr(layer.kernel, "_u8_"));
+    *bytes = count_bytes(s);
     assert_int_equal(infer_session_tuning(s, &info), 0);
     *measured = info.measured;
     infer_session_close(&s);
@@ -274,6 +282,76 @@ static void test_whole_runs(void **unused)
     free(floats.data);
 }
 
+/* A file without a ReLU between its layers: the integers have none below 0, and
+ * all layers in floats compute the same. */
+static void test_saturation(void **unused)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 11;
+    int x = input(g, "x", DIMS(2, 8, 12, 12)), bytes, measured;
+    struct infer_array in = array_of(&state, DIMS(2, 8, 12, 12)), y, expected;
+    struct infer_model *model;
+    struct infer_session *floats;
+    cJSON *root, *types;
+
+    (void)unused;
+    x = through(g, x, INFER_I8, 1 / 100.0f, 0);
+    x = conv(g, &state, x, 8, CHANNELS, 1, -1, KERN_IDENTITY);
+    x = through(g, x, INFER_U8, 1 / 25.0f, 0);
+    x = conv(g, &state, x, CHANNELS, 4, 1, -1, KERN_IDENTITY);
+    assert_int_equal(graph_add_output(g, x), 0);
+    model = model_of(g);
+    floats = session_of(model, INFER_BACKEND_REF, true);
+    expected = run(floats, &in, 1, 0);
+    unlink(tuning_path);
+    y = run_best(model, &in, NULL, &bytes, &measured);
+    free(y.data);
+    root = read_cache();
+    types = types_of(root);
+    assert_non_null(types);
+    set_number(types, "us", 100);
+    set_number(types, "floats_us", 1);
+    set_number(types, "bytes_us", 100);
+    write_cache(root);
+    y = run_best(model, &in, NULL, &bytes, &measured);
+    assert_int_equal(bytes, 0);
+    assert_close(&y, &expected, 0.02);
+    infer_session_close(&floats);
+    infer_model_close(&model);
+    free(in.data);
+    free(y.data);
+    free(expected.data);
+}
+
+/* A layer that the file keeps in floats, whose name would colour a terminal. */
+static void test_names(void **unused)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 11;
+    int x = input(g, "x", DIMS(2, 8, 12, 12)), bytes, measured;
+    struct infer_array in = array_of(&state, DIMS(2, 8, 12, 12)), y;
+    struct infer_model *model;
+    struct lines log = {""};
+
+    (void)unused;
+    x = through(g, x, INFER_I8, 1 / 100.0f, 0);
+    x = conv(g, &state, x, 8, CHANNELS, 1, -1, KERN_RELU);
+    x = add_conv(g, &state, NULL, x, CHANNELS, 4, 3, 1, 1, -1);
+    free(g->node[g->n_nodes - 1].name);
+    g->node[g->n_nodes - 1].name = strdup("a\033[31mb");
+    assert_int_equal(graph_add_output(g, x), 0);
+    model = model_of(g);
+    unlink(tuning_path);
+    y = run_best(model, &in, &log, &bytes, &measured);
+    if (strchr(log.text, '\033') ||
+        !strstr(log.text,
+                "types: a\\x1B[31mb: floats, not quantised in the file"))
+        fail_msg("log: %s", log.text);
+    infer_model_close(&model);
+    free(in.data);
+    free(y.data);
+}
+
 /* ---- refusals ------------------------------------------------------ */
 
 static void test_refused(void **unused)
@@ -305,8 +383,77 @@ static void test_refused(void **unused)
     o.multiplier = "mitchell-7";
     REFUSED(infer_session_create(model, &o, &err, &s), INFER_EARGUMENT,
             "multiplier");
+    o.multiplier = "none";
+    assert_int_equal(infer_session_create(model, &o, &err, &s), 0);
+    infer_session_close(&s);
     infer_model_close(&model);
     infer_model_close(&floats);
+}
+
+/* A multiplier in the file is left out if the caller says so, not silently. */
+static void test_stored_multiplier(void **unused)
+{
+    struct graph *g = four_layers();
+    struct infer_session_options o;
+    struct infer_session *s = NULL;
+    struct infer_error err = {0};
+    struct infer_model *model;
+    struct multiplier *m;
+
+    (void)unused;
+    assert_int_equal(multiplier_open("mitchell-7", &err, &m), 0);
+    assert_int_equal(multiplier_store(m, NULL, g, &err), 0);
+    multiplier_free(m);
+    model = model_of(g);
+    infer_session_options_init(&o);
+    o.precision = INFER_PRECISION_BEST;
+    REFUSED(infer_session_create(model, &o, &err, &s), INFER_EARGUMENT,
+            "the model's multiplier");
+    o.multiplier = "none";
+    assert_int_equal(infer_session_create(model, &o, &err, &s), 0);
+    infer_session_close(&s);
+    infer_model_close(&model);
+}
+
+/* ---- memory -------------------------------------------------------- */
+
+/* Where max_memory has no room for floats, all layers run on 8 bits. */
+static void test_memory(void **unused)
+{
+    struct infer_model *model = model_of(four_layers());
+    struct infer_session *narrow = session_of(model, INFER_BACKEND_AUTO, false);
+    struct infer_session_options o;
+    struct infer_session *s = NULL;
+    struct infer_error err = {0};
+    struct infer_memory_info memory;
+    struct lines log = {""};
+    uint64_t state = 9;
+    struct infer_array x = array_of(&state, DIMS(2, 8, 12, 12));
+    struct infer_array all = run(narrow, &x, 1, 0), y;
+
+    (void)unused;
+    assert_int_equal(infer_session_memory(narrow, &memory), 0);
+    unlink(tuning_path);
+    infer_session_options_init(&o);
+    o.precision = INFER_PRECISION_BEST;
+    o.tune_cache = tuning_path;
+    o.log = keep_line;
+    o.log_user = &log;
+    o.max_memory = memory.activations + memory.weights + memory.workspace;
+    o.max_memory += o.max_memory / 4;
+    if (infer_session_create(model, &o, &err, &s) < 0)
+        fail_msg("%s", err.text);
+    y = run(s, &x, 1, 0);
+    assert_memory_equal(y.data, all.data, all.bytes);
+    assert_int_equal(count_bytes(s), 4);
+    if (!strstr(log.text, "types: all on 8 bits: memory is short"))
+        fail_msg("log: %s", log.text);
+    infer_session_close(&s);
+    infer_session_close(&narrow);
+    infer_model_close(&model);
+    free(x.data);
+    free(y.data);
+    free(all.data);
 }
 
 int main(void)
@@ -314,7 +461,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_whole_runs),
+        cmocka_unit_test(test_saturation),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_stored_multiplier),
+        cmocka_unit_test(test_memory),
     };
 
     return cmocka_run_group_tests(tests, tuning_file_set_up,

@@ -218,6 +218,53 @@ static void test_activation(void **unused)
     free(floats.data);
 }
 
+/* Weights of 8 bits that a layer on integers and one in floats share. */
+static struct graph *shared(bool floats_first)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 3;
+    const int x = input(g, "x", DIMS(2, 5, 6, 7));
+    const int w = quantised_weights(g, &state, DIMS(8, 5, 1, 1));
+    const int narrow = through(g, x, INFER_I8, 1 / 100.0f, 7);
+    const int a =
+        add(g, GRAPH_CONV, "a", IN(floats_first ? x : narrow, w), NULL);
+    const int b =
+        add(g, GRAPH_CONV, "b", IN(floats_first ? narrow : x, w), NULL);
+
+    assert_int_equal(graph_add_output(g, a), 0);
+    assert_int_equal(graph_add_output(g, b), 1);
+    return g;
+}
+
+/* One of the two layers is on integers, the other reads floats. */
+static void test_shared_weights(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 4; i++) {
+        struct infer_model *model = model_of(shared(i / 2));
+        struct infer_session *s = session_of(model, INFER_BACKEND_AUTO, false);
+        struct infer_layer_info layer;
+        uint64_t state = 9;
+        struct infer_array x = array_of(&state, DIMS(2, 5, 6, 7)), y, floats;
+        int steps, layers[2] = {0, 0};
+
+        y = run(s, &x, 1, i % 2);
+        for (int k = 0; infer_session_layer(s, k, &layer) == 0; k++)
+            if (strcmp(layer.op, "conv") == 0)
+                layers[strstr(layer.kernel, "_i8_") != NULL]++;
+        assert_int_equal(layers[0], 1);
+        assert_int_equal(layers[1], 1);
+        floats =
+            run_graph(shared(i / 2), INFER_BACKEND_REF, true, i % 2, &steps);
+        assert_close(&y, &floats, 0.001);
+        infer_session_close(&s);
+        infer_model_close(&model);
+        free(x.data);
+        free(y.data);
+        free(floats.data);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_gpu),
         cmocka_unit_test(test_activation),
+        cmocka_unit_test(test_shared_weights),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

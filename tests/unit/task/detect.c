@@ -168,6 +168,14 @@ TEST(test_refused)
     options.entry = 0;
     options.task = "detect:none";
     refused(model, r.array, 1, &options, INFER_EARGUMENT, "yolov8");
+    struct {
+        struct infer_detect_options options;
+        unsigned char more[8];
+    } newer = {.more = {0}};
+    infer_detect_options_init_sized(&newer.options, sizeof newer);
+    assert_int_equal(newer.options.size, sizeof newer);
+    newer.more[7] = 1;
+    refused(model, r.array, 1, &newer.options, INFER_EUNSUPPORTED, "is set");
     options.size = 0;
     refused(model, r.array, 1, &options, INFER_EARGUMENT, "size 0");
     r.array[0].dim[1] = 3;
