@@ -22,8 +22,8 @@ struct samples {
 /* Classes of the pictures of a folder, each from the name of the folder that it
  * lies in: a label of the network, a number, or, where none is one of these and
  * there are as many folders as classes, its place among them.  Sets class[i] of
- * picture i where *found: at least half of the folders name a class.  note says
- * which one does not.  EMEMORY. */
+ * picture i where *found: at least half of the folders name a class, or all go
+ * by their places.  note says which one names none.  EMEMORY. */
 int samples_classes_of(const struct graph *g, const struct tool_list *list,
                        struct infer_error *err, int64_t *class, bool *found,
                        char *note, size_t note_bytes);

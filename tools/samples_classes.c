@@ -114,7 +114,7 @@ int samples_classes_of(const struct graph *g, const struct tool_list *list,
             unknown = &f[i];
     }
     *found = n >= 2 && (known > 0 ? 2 * known >= n : (int64_t)n == classes);
-    if (n >= 2 && known > 0 && unknown != NULL)
+    if (n >= 2 && unknown != NULL && (known > 0 || (!*found && classes > 0)))
         note_folder(unknown, known, n, *found, note, note_bytes);
     for (size_t i = 0; *found && i < list->count; i++) {
         const struct folder own = folder_of(list->path[i]);

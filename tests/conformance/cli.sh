@@ -144,6 +144,8 @@ rm "$dir/slow.json" "$dir/slower.json"
 expect 1 'goes with --compare-with' "$infer" -m "$model" --bench --fail-below=1
 expect 0 '"median_ms"' "$infer" -m "$model" --bench --duration=10ms --json -b3
 expect 0 'ok .*against ref' "$infer" -m "$model" --compare=ref --layers
+expect 0 'ok .*against ref: max [0-9.e-]*[1-9]' "$infer" -m "$model" \
+    --backend=ref --precision=bf16 --compare=ref
 expect 0 'ms in all' "$infer" -m "$model" --bench --duration=10ms --profile
 # A note where other work takes the core away.
 core=$(sed -n 's/^Cpus_allowed_list:[^0-9]*\([0-9]*\).*/\1/p' /proc/self/status)

@@ -51,6 +51,12 @@ expect 2 'wconv NETWORK -o FILE --quantize=int8' "$infer" -m "$dir/float.infer" 
 expect 1 'precision best chooses by measured time: deterministic' "$infer" \
     -m "$dir/mse.infer" --precision=best --deterministic "$pictures/7.png"
 
+# Random inputs lie beyond the calibrated ranges, which limit integers alone.
+expect 0 'types: [0-9]* of [0-9]* steps' "$infer" -m "$dir/mse.infer" -v \
+    --precision=best --compare=ref --rtol=0.5 --tune-cache="$dir/types.json"
+expect 1 'precision best .*: keep_tensors' "$infer" -m "$dir/mse.infer" \
+    --precision=best --compare=ref --layers
+
 # ---- budgets
 quantize 0 'stays float: its error.*dB with it alone' -o "$dir/b" \
     --quantize=fp8 --calibrate="$pictures:4" --min-sqnr=29
@@ -89,6 +95,11 @@ quantize 0 'equal in 3 of 3 (100.0 %)$' -o "$dir/a" --quantize=int8 \
     --calibrate="$pictures:2" --evaluate="$dir/mixed"
 quantize 0 '"note":.*2 of 3 folders.*right answers are not counted' --json \
     -o "$dir/a" --quantize=int8 --calibrate="$dir/mixed"
+mkdir "$dir/names" "$dir/names/cat" "$dir/names/dog"
+cp "$pictures/7.png" "$dir/names/cat"
+cp "$pictures/2.png" "$dir/names/dog"
+quantize 0 "2 of 2 folders name no class .* ('cat'): right answers are not" \
+    -o "$dir/a" --quantize=int8 --calibrate="$dir/names"
 
 # ---- an output of integers is judged by the floats that it comes from
 sed -e 's/"outputs": \["scores"\]/"outputs": ["best"]/' \

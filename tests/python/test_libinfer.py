@@ -72,6 +72,10 @@ def test_pictures_in_memory(model):
     for wrong in (np.zeros((28, 28, 4), np.uint8), np.zeros((28, 28), np.float32)):
         with pytest.raises(ValueError, match="uint8"):
             model.preprocess(wrong)
+    assert (model.preprocess(file, size=None).numpy() == a).all()
+    assert (model.preprocess(file, size=[28, 28]).numpy() == a).all()
+    with pytest.raises(TypeError, match="height, width"):
+        model.preprocess(file, size=(28,))
     with pytest.raises(libinfer.UnsupportedError, match="neither PNG"):
         model.preprocess(b"no picture")
     assert issubclass(libinfer.FileError, OSError)
@@ -99,6 +103,9 @@ def test_detect(tmp_path):
                    "right": 50.0, "bottom": 40.0}
     assert len(model.detect([y], np.zeros((64, 64, 3), np.uint8), iou=1)) == 2
     assert model.detect([y], (64, 64), score=0.9) == []
+    assert len(model.detect([y], (64, 64), size=None)) == 1
+    with pytest.raises(ValueError, match="65 are given, at most 64"):
+        model.detect([y] * 65, (64, 64))
     with pytest.raises(ValueError, match="the model has 1"):
         model.detect([y, y], (64, 64))
     with pytest.raises(ValueError, match="dense"):

@@ -41,9 +41,11 @@ static bool within(const struct tool_request *r, const struct difference *d)
     return d->max_abs <= r->atol || d->max_rel <= tolerance(r);
 }
 
-/* Creates a session and runs it once; with --layers it keeps all tensors. */
+/* Creates a session and runs it once; with --layers it keeps all tensors.
+ * mine: the one that the user asks for, as asked; others on a CPU are of fp32.
+ */
 static int run_backend(struct tool_run *run, enum infer_backend backend,
-                       const struct arrays *in, struct arrays *out,
+                       bool mine, const struct arrays *in, struct arrays *out,
                        struct infer_session **session, struct infer_error *err)
 {
     struct infer_session_options options = run->request->session;
@@ -51,7 +53,7 @@ static int run_backend(struct tool_run *run, enum infer_backend backend,
 
     options.backend = backend;
     options.keep_tensors = run->request->layers;
-    if (kern_backend_of(backend)->device == KERN_CPU) {
+    if (!mine && kern_backend_of(backend)->device == KERN_CPU) {
         options.device = NULL;
         options.precision = INFER_PRECISION_FP32;
     }
@@ -195,7 +197,8 @@ static int compare_one(struct tool_run *run, int backend,
 
     if (json != NULL)
         cJSON_AddStringToObject(json, "against", device_backend_names[backend]);
-    rc = run_backend(run, (enum infer_backend)backend, in, &out, &other, err);
+    rc = run_backend(run, (enum infer_backend)backend, false, in, &out, &other,
+                     err);
     if (rc == INFER_OK)
         compare_outputs(run, device_backend_names[backend], my_out, &out, json,
                         bad);
@@ -248,8 +251,8 @@ static int compare_all(struct tool_run *run, const int *backend, int n,
     int i, rc = tool_make_inputs(run, &in, err);
 
     if (rc == INFER_OK)
-        rc = run_backend(run, run->request->session.backend, &in, &out, &mine,
-                         err);
+        rc = run_backend(run, run->request->session.backend, true, &in, &out,
+                         &mine, err);
     for (i = 0; rc == INFER_OK && i < n; i++) {
         cJSON *json = NULL;
 

@@ -127,9 +127,9 @@ static int list_archs(struct cli *cli, const struct cli_option *o,
 #define TEXT_OF(max)  #max
 #define WHOLE(max)    "a whole number from 1 to " TEXT_OF(max)
 
-/* In the order of enum net_gradient. */
 static const char *const precision_names[] = {"fp32", "tf32", "fp16", "bf16",
                                               NULL};
+/* In the order of enum net_gradient. */
 static const char *const gradient_modes[] = {"product", "exact", "slope",
                                              "derivative", NULL};
 

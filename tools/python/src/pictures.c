@@ -131,6 +131,24 @@ static int preprocess_one(struct infer_model *model, int index,
     return rc < 0 ? -1 : 0;
 }
 
+/* size=(height, width); None leaves what is there.  A converter of "O&". */
+static int take_size(PyObject *source, void *to)
+{
+    long long *size = to;
+    PyObject *tuple;
+    int taken;
+
+    if (source == Py_None)
+        return 1;
+    tuple = PySequence_Tuple(source);
+    if (!tuple)
+        return 0;
+    taken = PyArg_ParseTuple(tuple, "LL;size: expected (height, width)",
+                             &size[0], &size[1]);
+    Py_DECREF(tuple);
+    return taken;
+}
+
 PyObject *model_preprocess(PyObject *object, PyObject *args, PyObject *kw)
 {
     static char *names[] = {"", "size", "index", NULL};
@@ -142,8 +160,8 @@ PyObject *model_preprocess(PyObject *object, PyObject *args, PyObject *kw)
     int index = 0, failed = 0;
 
     if (!model ||
-        !PyArg_ParseTupleAndKeywords(args, kw, "O|(LL)i:preprocess", names,
-                                     &pictures, &size[0], &size[1], &index))
+        !PyArg_ParseTupleAndKeywords(args, kw, "O|O&i:preprocess", names,
+                                     &pictures, take_size, size, &index))
         return NULL;
     const int many = PyList_Check(pictures) || PyTuple_Check(pictures);
     const Py_ssize_t n = many ? PySequence_Size(pictures) : 1;
@@ -204,7 +222,14 @@ static int borrow_results(PyObject *list, struct borrowed *held,
 {
     const Py_ssize_t count = PySequence_Size(list);
 
-    for (*n = 0; *n < count && *n < MOST_OUTPUTS; ++*n) {
+    *n = 0;
+    if (count > MOST_OUTPUTS) {
+        PyErr_Format(PyExc_ValueError,
+                     "outputs: %zd are given, at most %d are read", count,
+                     MOST_OUTPUTS);
+        return -1;
+    }
+    for (; *n < count; ++*n) {
         PyObject *one = PySequence_GetItem(list, *n);
         const int rc = one ? borrow(one, 0, NULL, &held[*n]) : -1;
         const struct infer_tensor *t = &held[*n].view;
@@ -308,9 +333,9 @@ PyObject *model_detect(PyObject *object, PyObject *args, PyObject *kw)
 
     infer_detect_options_init(&options);
     if (!model || !PyArg_ParseTupleAndKeywords(
-                      args, kw, "OO|$ffz(LL)LL:detect", names, &outputs,
-                      &source, &options.score, &options.iou, &options.task,
-                      &size[0], &size[1], &batch, &entry))
+                      args, kw, "OO|$ffzO&LL:detect", names, &outputs, &source,
+                      &options.score, &options.iou, &options.task, take_size,
+                      size, &batch, &entry))
         return NULL;
     const int64_t hw[2] = {size[0], size[1]};
 
