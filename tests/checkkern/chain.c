@@ -37,6 +37,9 @@ static const struct chain_case cases[] = {
     {2, 64, 12, 13, 64, 256, 1, 3, 1, {1, 1, 1, 1}},
     {1, 128, 21, 20, 128, 192, 1, 3, 2, {1, 1, 1, 1}},
     {3, 72, 9, 10, 88, 136, 1, 3, 1, {1, 1, 1, 1}},
+    /* More than two tiles of 128 pixels for each of 132 multiprocessors. */
+    {1, 8, 190, 190, 16, 72, 1, 3, 1, {1, 1, 1, 1}},
+    {1, 8, 190, 190, 72, 72, 1, 1, 1, {0, 0, 0, 0}},
 };
 
 int chain_fixed_count(void)

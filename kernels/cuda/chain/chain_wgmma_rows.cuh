@@ -16,8 +16,8 @@ struct chain_wgmma_state {
 };
 
 /* 222,272 and 230,464 bytes of shared memory, of 232,448.  Fewer stages of the
- * pipeline for more of the epilogue or of the ring are no faster (ResNet-50,
- * batch of 128, H200). */
+ * pipeline for more of the epilogue or of the ring are no faster
+ * (tests/results/hopper-conv.md). */
 template <typename T> using chain_wgmma_64 = chain_wgmma_tile<T, 64, 5, 4>;
 template <typename T> using chain_wgmma_128 = chain_wgmma_tile<T, 128, 4, 2>;
 

@@ -2,14 +2,15 @@
 /*
  * dgrad of depthwise convolution, channels last.
  *
- * Stride 1: a depthwise convolution of dy with the flipped filter, by the fprop
- * row, which takes weights of any strides.
+ * Stride 1: a depthwise convolution of dy with the flipped filter, by a row of
+ * fprop, which takes weights of any strides.
  *
  * Stride 2, 3x3 to 7x7, gathered, after a kernel that packs the weights
  * [r][s][k] into the workspace: counted from the padded corner, rows 2i and 2i
  * + 1 of dx (columns likewise) take from rows i, i - 1, .. of dy, DEPTH of
  * them: row 2i + a with filter rows a, a + 2, ...  So a thread that computes 2
- * rows by 2 TW columns of V channels reads DEPTH (TW + DEPTH - 1)
+ * rows by 2 TW columns of V channels, 16 bytes or the largest part of them that
+ * divides the channels, reads DEPTH (TW + DEPTH - 1)
  * vectors of dy, each weight once, and no product is wasted.  Neighbours in a
  * warp take neighbouring channels; thread t computes channels V (t % (C/V)),
  * columns from 2 TW (t / (C/V) % tiles) on.  Rows of dy shared between threads
@@ -149,24 +150,26 @@ static int flip(const struct kern_problem *p, struct kern_problem *out,
     return 0;
 }
 
-/* The fprop row for the flipped problem: the one of vectors of 16 bytes, or, of
- * 16-bit types, the one for channels that are no multiple of them. */
+/* The fprop row for the flipped problem: of 16-bit types whose channels are no
+ * multiple of 8 that of vectors of 4 bytes, where it takes the window. */
 static const struct kern_row *inner_row(const struct kern_problem *flipped,
                                         const struct kern_device *d)
 {
     const enum infer_dtype type = flipped->in[CONV_X].dtype;
-    const struct kern_row *const row = kern_row_at(
-        type == INFER_F16    ? KERN_ROW_conv2d_fprop_nhwc_f16_cuda_depthwise
-        : type == INFER_BF16 ? KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_depthwise
-                             : KERN_ROW_conv2d_fprop_nhwc_f32_cuda_depthwise);
-    const struct kern_row *const walk =
-        kern_row_at(type == INFER_F16
-                        ? KERN_ROW_conv2d_fprop_nhwc_f16_cuda_depthwise_walk
-                        : KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_depthwise_walk);
+    const bool half = type == INFER_F16;
+    const struct kern_row *walk;
 
-    return type != INFER_F32 && kern_row_supports(walk, flipped, d, NULL) == 0
+    if (type == INFER_F32)
+        return kern_row_at(KERN_ROW_conv2d_fprop_nhwc_f32_cuda_depthwise);
+    walk =
+        kern_row_at(half ? KERN_ROW_conv2d_fprop_nhwc_f16_cuda_depthwise_walk
+                         : KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_depthwise_walk);
+    return flipped->in[CONV_X].dim[1] % 8 &&
+                   kern_row_supports(walk, flipped, d, NULL) == 0
                ? walk
-               : row;
+               : kern_row_at(
+                     half ? KERN_ROW_conv2d_fprop_nhwc_f16_cuda_depthwise
+                          : KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_depthwise);
 }
 
 /* ---- stride 2 ------------------------------------------------------ */

@@ -254,12 +254,14 @@ static bool grouped_wgrad_shape(struct grouped_wgrad_state *state, int parts,
     if (state->shared < join)
         state->shared = join;
     const int64_t tiles = (int64_t)s->g.n * s->tiles_p * s->tiles_q;
-    state->tiles = tiles < INT32_MAX / 2 ? (int)tiles : INT32_MAX;
-    return tiles < INT32_MAX / 2 && state->shared <= room;
+    if (tiles >= INT32_MAX / 2)
+        return false;
+    state->tiles = (int)tiles;
+    return state->shared <= room;
 }
 
-/* Small tiles where large ones are too few for all multiprocessors: of groups
- * that wgrad_mma_sm80 copies in vectors it serves so few pixels better. */
+/* Small tiles where large ones are too few for all multiprocessors.  Groups of
+ * channels in eights are refused there: wgrad_mma_sm80 is faster. */
 static bool grouped_wgrad_tiles(struct grouped_wgrad_state *state,
                                 int multiprocessors, int room)
 {

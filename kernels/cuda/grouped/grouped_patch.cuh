@@ -142,7 +142,7 @@ grouped_copy_weights(const struct grouped_patch_args &a, int slice, int threads,
 /* A lane's place in a tile, for all tiles. */
 template <typename L> struct grouped_lane {
     uint32_t from[L::PARTS]; /* its rows of ldmatrix, in a patch */
-    int at[L::PARTS][2];     /* its outputs: 65536 rows + columns */
+    int at[L::PARTS][2];     /* its outputs: 65536 rows + columns; -1: none */
 };
 
 template <typename L>
@@ -165,7 +165,7 @@ grouped_lane_of(const struct grouped_patch_args &a, int row_of_warps, int c,
         for (int half = 0; half < 2; half++) {
             const int o = m + half * 8 + lane / 4;
             p = (int)a.by_wide.divmod((uint32_t)o, &q);
-            own.at[i][half] = o > last ? 0x7fff0000 : p << 16 | (int)q;
+            own.at[i][half] = o > last ? -1 : p << 16 | (int)q;
         }
     }
 }
@@ -187,7 +187,7 @@ grouped_find_pixels(const struct grouped_patch_args &a,
                                      : own.at[L::PARTS - L::MT + i][half];
             const int p = t.p + (at >> 16), q = t.q + (at & 0xffff);
             f.pixel[i][half] =
-                p < g.p && q < g.q ? (t.n * g.p + p) * g.q + q : -1;
+                at >= 0 && p < g.p && q < g.q ? (t.n * g.p + p) * g.q + q : -1;
         }
 }
 

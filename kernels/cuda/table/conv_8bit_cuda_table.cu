@@ -77,7 +77,7 @@ static __global__ void __launch_bounds__(THREADS)
         a.errors->wide[w] = any != 0;
 }
 
-/* Whether 16 bits hold no row or not all of them; all threads of a block. */
+/* Whether any row needs 32 bits; all threads of a block. */
 static __device__ __forceinline__ bool errors_are_wide(const struct errors *e)
 {
     return __syncthreads_or(e->wide[threadIdx.x] != 0) != 0;

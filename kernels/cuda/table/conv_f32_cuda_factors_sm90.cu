@@ -7,8 +7,8 @@
  * are those of tensor cores.
  *
  * A transposed convolution is one convolution for each phase (phase.h).  Groups
- * are taken where a tile is not mostly empty: the row of the table is faster
- * then.
+ * are taken where a tile is not mostly empty: else the row of the table is
+ * faster.
  *
  * Where an operand is infinite, NaN, or so large or small that a product could
  * overflow or underflow, the kernels of the table compute the whole instead
