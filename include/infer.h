@@ -227,7 +227,7 @@ struct infer_session_options {
      * effect of rounding on a network.
      * With best the first run with new shapes measures (infer_session_prepare()
      * takes it); later sessions choose alike from the tuning cache.  A model
-     * without layers on 8 bits is EUNSUPPORTED, deterministic, tune 0,
+     * without layers in 8 bits is EUNSUPPORTED, deterministic, tune 0,
      * keep_tensors and a multiplier beside it are EARGUMENT. */
     enum infer_precision precision;
     /* CPU threads of a run.  0 (default): all cores; on 8 cores and more one in

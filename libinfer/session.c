@@ -40,7 +40,7 @@ static int open_tuner(struct infer_session *s,
 }
 
 /* Checks what INFER_PRECISION_BEST needs; *floats: the type of layers that are
- * not on 8 bits. */
+ * not in 8 bits. */
 static int take_best(struct infer_session *s,
                      const struct infer_session_options *o,
                      struct infer_error *err, enum infer_precision *floats)

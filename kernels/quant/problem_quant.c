@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of problems on 8 bits (kernels/quant/quant.h). */
+/* Checks of problems in 8 bits (kernels/quant/quant.h). */
 #include "kernels/check/problem_check.h"
 
 #include <math.h>

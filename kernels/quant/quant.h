@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions and dense layers on 8 bits: on integers, and on F8E4M3.
+ * Convolutions and dense layers in 8 bits: on integers, and on F8E4M3.
  *
  * Integers: x is I8 or U8 and w is I8, with zero point 0 and one scale an
  * output channel: in[5], F32 [K], whose presence makes a problem one of these.
@@ -70,7 +70,7 @@ static inline enum infer_dtype quant_weights_of(enum infer_dtype x)
     return x == INFER_F8E4M3 ? INFER_F8E4M3 : INFER_I8;
 }
 
-/* True of a copy, pool or function of two arguments on 8 bits with scales. */
+/* True of a copy, pool or function of two arguments in 8 bits with scales. */
 static inline bool quant_is_scaled(const struct kern_problem *p)
 {
     return (p->op == KERN_COPY || p->op == KERN_POOL_FPROP ||

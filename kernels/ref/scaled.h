@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements of problems on 8 bits with scales (kernels/quant/quant.h). */
+/* Elements of problems in 8 bits with scales (kernels/quant/quant.h). */
 #ifndef KERNELS_REF_SCALED_H
 #define KERNELS_REF_SCALED_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers on 8 bits, integers and F8E4M3 (kernels/quant/quant.h).  What is said
+ * Layers in 8 bits, integers and F8E4M3 (kernels/quant/quant.h).  What is said
  * of integers here is meant of both.
  *
  * A convolution or dense layer whose input and weights come from nodes

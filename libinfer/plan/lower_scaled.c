@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pools, functions of two arguments and moves on 8 bits with scales
+ * Pools, functions of two arguments and moves in 8 bits with scales
  * (kernels/quant/quant.h).
  *
  * A pool or function whose inputs come from nodes dequantize, and whose output

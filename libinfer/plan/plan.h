@@ -124,7 +124,7 @@ struct plan {
     /* One a node: a layer on integers, or a node quantize or dequantize that
      * is part of one (lower_integers.c). */
     bool *integers;
-    /* One a node of the model's graph: whether it may compute on 8 bits; NULL:
+    /* One a node of the model's graph: whether it may compute in 8 bits; NULL:
      * all that can (best/best.h). */
     bool *bytes;
     int n_bytes;
@@ -149,11 +149,11 @@ struct plan {
  * EUNSUPPORTED lists every node for which there is no kernel. */
 int plan_new(const struct plan_config *config, const struct graph_shape *shape,
              struct infer_error *err, struct plan **out);
-/* The same; only nodes with bytes[node] compute on 8 bits, if they can. */
+/* The same; only nodes with bytes[node] compute in 8 bits, if they can. */
 int plan_new_as(const struct plan_config *config,
                 const struct graph_shape *shape, const bool *bytes,
                 struct infer_error *err, struct plan **out);
-/* Whether a node may compute on 8 bits. */
+/* Whether a node may compute in 8 bits. */
 static inline bool plan_may_be_bytes(const struct plan *plan, int node)
 {
     return !plan->bytes || (node < plan->n_bytes && plan->bytes[node]);

@@ -120,8 +120,8 @@ int tuner_refine(struct tuner *t, const struct tune_network *n,
 
 /* The choice of least time by steps, and whole runs (libinfer/plan/best). */
 struct tune_types {
-    const char *bytes; /* '1' of each layer on 8 bits, else '0' */
-    /* Seconds of a run: so; with all layers in floats; with all on 8 bits. 0:
+    const char *bytes; /* '1' of each layer in 8 bits, else '0' */
+    /* Seconds of a run: so; with all layers in floats; with all in 8 bits. 0:
      * was not run. */
     double seconds, floats, all;
 };

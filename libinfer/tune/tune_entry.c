@@ -21,7 +21,7 @@
  *
  * "exhaustive" names the libraries whose rows were measured too.  The types of
  * a network's layers (libinfer/plan/best), one digit each, with the times of a
- * run so, with all layers in floats and with all on 8 bits, are
+ * run so, with all layers in floats and with all in 8 bits, are
  *
  *     {"bytes": "1101", "us": 101.5, "floats_us": 151.3, "bytes_us": 110.2}
  */

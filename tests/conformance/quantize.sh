@@ -45,7 +45,7 @@ best() {
 best ' [1-9][0-9]* problems measured'
 best ' 0 problems measured'
 best 'types: conv2: [FI][0-9]*, .* ms in F32, .* in I8'
-best 'types: [0-9]* of [0-9]* steps on 8 bits; a run takes'
+best 'types: [0-9]* of [0-9]* steps in 8 bits; a run takes'
 expect 2 'wconv NETWORK -o FILE --quantize=int8' "$infer" -m "$dir/float.infer" \
     --precision=best "$pictures/7.png"
 expect 1 'precision best chooses by measured time: deterministic' "$infer" \

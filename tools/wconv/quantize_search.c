@@ -2,7 +2,7 @@
 /*
  * The layers that stay in floats so that a network keeps its accuracy.
  *
- * Where the whole network on 8 bits misses what was asked for, each layer is
+ * Where the whole network in 8 bits misses what was asked for, each layer is
  * quantised alone, and the error that it adds at the network's outputs orders
  * the layers.  Errors of layers are nearly independent, so that their powers
  * add: leaving out the largest ones gains most.  How many of them is found by

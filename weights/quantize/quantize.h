@@ -2,7 +2,7 @@
 /*
  * Quantisation of a trained network to 8 bits after training.
  *
- * Convolutions and dense layers with constant weights become layers on 8 bits.
+ * Convolutions and dense layers with constant weights become layers in 8 bits.
  * To integers: their weights I8, symmetric, one scale an output channel; their
  * biases I32 in units of input scale times weight scale; each tensor that such
  * a layer reads I8, or U8 where it is never negative, with one scale and zero

@@ -158,10 +158,12 @@ grouped_copier_of(const struct grouped_patch_args &a, int first, int threads)
 }
 
 /* Starts to copy the input under a tile.  An address outside the image is not
- * read. */
+ * read.  PHASES: the columns of a row are kept apart by their remainder modulo
+ * the stride. */
+template <bool PHASES>
 static __device__ __forceinline__ void
-grouped_copy(const struct grouped_patch_args &a,
-             const struct grouped_copier &own, int tile, uint32_t to)
+grouped_copy_pixels(const struct grouped_patch_args &a,
+                    const struct grouped_copier &own, int tile, uint32_t to)
 {
     const struct conv_geometry &g = a.s.g;
     const struct grouped_place t = grouped_place_at(a, tile);
@@ -176,39 +178,20 @@ grouped_copy(const struct grouped_patch_args &a,
     const int wrap = (g.w - a.s.width) * g.x_pitch;
     int row = own.row, column = 0;
 
-    if (g.stride_w == 1) {
-        to += own.v + own.row * a.s.row_bytes + own.column * a.s.pitch;
-        while (row < a.s.rows) {
-            ptx_cp_async<16>(to, image + at,
-                             (unsigned)h < (unsigned)height &&
-                                 (unsigned)w < (unsigned)g.w);
-            to += own.bytes;
-            at += by;
-            row += own.rows;
-            h += own.rows;
-            w += own.columns;
-            column += own.columns;
-            if (column >= end) {
-                column -= a.s.width;
-                w -= a.s.width;
-                at += wrap;
-                to += a.s.row_bytes - a.s.width * a.s.pitch;
-                row++;
-                h++;
-            }
-        }
-        return;
-    }
+    to +=
+        own.v + (PHASES ? 0 : own.row * a.s.row_bytes + own.column * a.s.pitch);
     while (row < a.s.rows) {
-        uint32_t phase;
-        const int place =
-            (int)a.by_stride.divmod((uint32_t)(own.column + column), &phase);
+        uint32_t phase, place = to;
 
-        ptx_cp_async<16>(to + own.v + row * a.s.row_bytes +
-                             ((int)phase * a.s.part + place) * a.s.pitch,
-                         image + at,
+        if constexpr (PHASES) {
+            place = a.by_stride.divmod((uint32_t)(own.column + column), &phase);
+            place = to + row * a.s.row_bytes +
+                    ((int)phase * a.s.part + (int)place) * a.s.pitch;
+        }
+        ptx_cp_async<16>(place, image + at,
                          (unsigned)h < (unsigned)height &&
                              (unsigned)w < (unsigned)g.w);
+        to += PHASES ? 0 : own.bytes;
         at += by;
         row += own.rows;
         h += own.rows;
@@ -218,10 +201,21 @@ grouped_copy(const struct grouped_patch_args &a,
             column -= a.s.width;
             w -= a.s.width;
             at += wrap;
+            to += PHASES ? 0 : a.s.row_bytes - a.s.width * a.s.pitch;
             row++;
             h++;
         }
     }
+}
+
+static __device__ __forceinline__ void
+grouped_copy(const struct grouped_patch_args &a,
+             const struct grouped_copier &own, int tile, uint32_t to)
+{
+    if (a.s.g.stride_w == 1)
+        grouped_copy_pixels<false>(a, own, tile, to);
+    else
+        grouped_copy_pixels<true>(a, own, tile, to);
 }
 
 #endif

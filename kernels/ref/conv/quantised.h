@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a layer on 8 bits, as kernels/quant/quant.h states it. */
+/* The end of a layer in 8 bits, as kernels/quant/quant.h states it. */
 #ifndef KERNELS_REF_CONV_QUANTISED_H
 #define KERNELS_REF_CONV_QUANTISED_H
 

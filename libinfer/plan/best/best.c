@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "kernels/quant/quant.h"
 #include "libinfer/plan/best/costs.h"
@@ -15,13 +16,13 @@
  * of its time: what is less is noise. */
 #define GAIN 0.99
 
-/* All layers in floats; the cut's choice; all that can on 8 bits. */
+/* All layers in floats; the cut's choice; all that can in 8 bits. */
 enum { FLOATS, MIXED, BYTES, PLANS };
 
 struct best {
     const struct plan_config *config;
     struct graph_shape *shape; /* of each input */
-    struct plan *given;        /* all that can on 8 bits, unprepared */
+    struct plan *given;        /* all that can in 8 bits, unprepared */
     struct costs costs;
     bool *on[PLANS]; /* of each layer of the cut */
     char key[64];
@@ -33,7 +34,7 @@ struct best {
     void *user;
 };
 
-/* True of a layer whose input and weights the file has on 8 bits. */
+/* True of a layer whose input and weights the file has in 8 bits. */
 static bool is_quantised(const struct graph *g, const struct graph_node *n)
 {
     if (n->op != GRAPH_CONV && n->op != GRAPH_DENSE)
@@ -84,16 +85,25 @@ static bool same(const struct best *b, int i, int k)
 
 /* ---- the cache ----------------------------------------------------- */
 
-/* The problems of the plan on 8 bits tell a network from others. */
+/* The problems of the plan in 8 bits tell a network from others; which backends
+ * compete, and the versions of the libraries that the plan calls, decide what
+ * is fastest. */
 static void set_key(struct best *b)
 {
+    const struct row_tiers *tiers = &b->config->tiers;
     const int precision = (int)b->config->precision;
     uint64_t hash = tune_hash(TUNE_HASH, &precision, sizeof precision);
     char key[TUNE_KEY];
 
+    hash = tune_hash(hash, tiers->tier, (size_t)tiers->n * sizeof *tiers->tier);
     for (int i = 0; i < b->given->steps.n; i++) {
-        tune_key(&b->given->steps.at[i]->exec.problem, key, sizeof key);
+        const struct plan_step *s = b->given->steps.at[i];
+        const char *libraries =
+            s->choice.row ? kern_backend_libraries(s->choice.row->backend) : "";
+
+        tune_key(&s->exec.problem, key, sizeof key);
         hash = tune_hash(hash, key, strlen(key));
+        hash = tune_hash(hash, libraries, strlen(libraries));
     }
     snprintf(b->key, sizeof b->key, "types of %d layers #%016llx",
              b->costs.cut.n, (unsigned long long)hash);
@@ -277,7 +287,7 @@ static void tell(const struct best *b)
 
     if (b->alone) {
         say(b, INFER_LOG_INFO,
-            "types: all on 8 bits: memory is short for floats as well");
+            "types: all in 8 bits: memory is short for floats as well");
         return;
     }
     if (b->measured)
@@ -286,8 +296,8 @@ static void tell(const struct best *b)
         on += b->on[b->chosen][i];
     snprintf(
         text, sizeof text,
-        "types: %d of %d steps on 8 bits; a run takes %.4f ms, %.4f all in "
-        "floats, %.4f all on 8 bits",
+        "types: %d of %d steps in 8 bits; a run takes %.4f ms, %.4f all in "
+        "floats, %.4f all in 8 bits",
         on, b->costs.cut.n, 1e3 * b->seconds[b->chosen],
         1e3 * b->seconds[FLOATS], 1e3 * b->seconds[BYTES]);
     say(b, INFER_LOG_INFO, text);
@@ -342,7 +352,7 @@ static int choose_quickest(struct best *b, struct infer_error *err,
     return rc < 0 ? rc : remember(b, err);
 }
 
-/* The same; where memory is short for plans with floats, all on 8 bits, which
+/* The same; where memory is short for plans with floats, all in 8 bits, which
  * is not remembered: another session may have more. */
 static int choose(struct best *b, struct infer_error *err, struct plan **out)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * INFER_PRECISION_BEST: of a network whose file has layers on 8 bits
- * (wconv --quantize) those that are quicker so run on 8 bits, the others in
+ * INFER_PRECISION_BEST: of a network whose file has layers in 8 bits
+ * (wconv --quantize) those that are quicker so run in 8 bits, the others in
  * floats.
  *
- * The file says what may run on 8 bits, which its accuracy was measured with.
+ * The file says what may run in 8 bits, which its accuracy was measured with.
  * A part of that in floats leaves out rounding, and nothing that the function
- * needs (rewire.c).  Times say what runs on 8 bits:
+ * needs (rewire.c).  Times say what runs in 8 bits:
  *
- * 1. A plan with everything on 8 bits and one with everything in floats are
+ * 1. A plan with everything in 8 bits and one with everything in floats are
  *    made; every step and every conversion between the types is measured.
  * 2. A minimum cut (cut.h) finds the layers for which 8 bits pay.
  * 3. The network so mixed is run as a whole, by turns with the two others; the
@@ -22,7 +22,7 @@
 
 #include "libinfer/plan/plan.h"
 
-/* True if the graph has a layer on 8 bits. */
+/* True if the graph has a layer in 8 bits. */
 bool best_has_bytes(const struct graph *g);
 
 /* Lets nodes without bytes[node] read floats where that leaves out rounding

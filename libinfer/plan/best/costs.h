@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What layers and conversions of a network cost in floats and on 8 bits. */
+/* What layers and conversions of a network cost in floats and in 8 bits. */
 #ifndef LIBINFER_PLAN_BEST_COSTS_H
 #define LIBINFER_PLAN_BEST_COSTS_H
 
@@ -13,12 +13,12 @@ struct costs {
     struct cut cut;
     int *node;    /* of the graph, of each layer of the cut */
     int *layer;   /* of each node: its layer, or -1 */
-    double *time; /* seconds of each layer: in floats, then on 8 bits */
+    double *time; /* seconds of each layer: in floats, then in 8 bits */
     struct cut_tensor *tensor;
     int *reader;
 };
 
-/* Lists the nodes that compute on 8 bits in `bytes`, a plan with all that can.
+/* Lists the nodes that compute in 8 bits in `bytes`, a plan with all that can.
  * To be freed in any case. */
 int costs_open(struct costs *c, const struct plan *bytes,
                struct infer_error *err);

@@ -3,8 +3,8 @@
  * The minimum cut, by the shortest augmenting paths of one level graph after
  * another (E. A. Dinic, Soviet Math. Dokl. 11, 1970).
  *
- * A layer on the source's side computes on 8 bits.  Its edge to the sink is its
- * time on 8 bits, that from the source its time in floats.  Two nodes a tensor:
+ * A layer on the source's side computes in 8 bits.  Its edge to the sink is its
+ * time in 8 bits, that from the source its time in floats.  Two nodes a tensor:
  * `some` is on the source's side if a reader is, and its edge to the maker is
  * the quantisation; `all` is there only if every reader is, and the maker's
  * edge to it is the dequantisation.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which layers of a network compute on 8 bits and which in floats, at least
+ * Which layers of a network compute in 8 bits and which in floats, at least
  * time: a minimum cut.
  *
  * A layer takes its time in the type that it is given.  A tensor between
@@ -32,7 +32,7 @@ struct cut {
     const int *reader; /* layers */
 };
 
-/* Seconds of a choice; bytes[i]: layer i computes on 8 bits. */
+/* Seconds of a choice; bytes[i]: layer i computes in 8 bits. */
 double cut_seconds(const struct cut *c, const bool *bytes);
 
 /* The choice of least time; of equal ones that with the fewest layers on 8

@@ -82,7 +82,7 @@ static void set_number(cJSON *of, const char *name, double value)
     assert_true(cJSON_ReplaceItemInObject(of, name, cJSON_CreateNumber(value)));
 }
 
-/* Microseconds of a step: a convolution takes 100 in floats and 20 on 8 bits,
+/* Microseconds of a step: a convolution takes 100 in floats and 20 in 8 bits,
  * the depthwise one 10 and 500. */
 static double made_up(const char *key, double conversion)
 {
@@ -138,7 +138,7 @@ static void keep_line(void *user, int level, const char *text)
     snprintf(l->text + used, sizeof l->text - used, "%s\n", text);
 }
 
-/* Convolutions on 8 bits. */
+/* Convolutions in 8 bits. */
 static int count_bytes(const struct infer_session *s)
 {
     struct infer_layer_info layer;
@@ -150,7 +150,7 @@ static int count_bytes(const struct infer_session *s)
     return n;
 }
 
-/* A run; *bytes: convolutions on 8 bits; *measured: by the tuner. */
+/* A run; *bytes: convolutions in 8 bits; *measured: by the tuner. */
 static struct infer_array run_best(struct infer_model *model,
                                    const struct infer_array *x,
                                    struct lines *log, int *bytes, int *measured)
@@ -223,12 +223,12 @@ static double squares(const struct infer_array *a, const struct infer_array *b)
 }
 
 /* Whole runs decide between the cut's choice and the pure ones, and nothing is
- * measured again.  The error is about that of all layers on 8 bits, or less. */
+ * measured again.  The error is about that of all layers in 8 bits, or less. */
 static void test_whole_runs(void **unused)
 {
     static const struct {
         double mixed, floats, all; /* microseconds */
-        int bytes;                 /* layers on 8 bits */
+        int bytes;                 /* layers in 8 bits */
     } cases[] = {{99.5, 100, 120, 0},
                  {80, 100, 40, 4},
                  {50, 100, 80, 3},
@@ -271,7 +271,7 @@ static void test_whole_runs(void **unused)
             continue;
         }
         if (squares(&y, &floats) > 1.05 * squares(&all, &floats))
-            fail_msg("error %g, all on 8 bits %g", squares(&y, &floats),
+            fail_msg("error %g, all in 8 bits %g", squares(&y, &floats),
                      squares(&all, &floats));
         free(y.data);
     }
@@ -417,7 +417,7 @@ static void test_stored_multiplier(void **unused)
 
 /* ---- memory -------------------------------------------------------- */
 
-/* Where max_memory has no room for floats, all layers run on 8 bits. */
+/* Where max_memory has no room for floats, all layers run in 8 bits. */
 static void test_memory(void **unused)
 {
     struct infer_model *model = model_of(four_layers());
@@ -446,7 +446,7 @@ static void test_memory(void **unused)
     y = run(s, &x, 1, 0);
     assert_memory_equal(y.data, all.data, all.bytes);
     assert_int_equal(count_bytes(s), 4);
-    if (!strstr(log.text, "types: all on 8 bits: memory is short"))
+    if (!strstr(log.text, "types: all in 8 bits: memory is short"))
         fail_msg("log: %s", log.text);
     infer_session_close(&s);
     infer_session_close(&narrow);

@@ -49,7 +49,7 @@ static void draw(uint64_t *state, struct random_cut *r)
     }
 }
 
-/* The least seconds of all choices, and the fewest layers on 8 bits of those
+/* The least seconds of all choices, and the fewest layers in 8 bits of those
  * that take them. */
 static double least(const struct cut *c, int *fewest)
 {
@@ -97,7 +97,7 @@ static void test_every_choice(void **unused)
     assert_true(mixed > 100);
 }
 
-/* A chain of three whose middle is slower on 8 bits: it goes to floats if its
+/* A chain of three whose middle is slower in 8 bits: it goes to floats if its
  * two conversions cost less than that. */
 static void test_chain(void **unused)
 {

@@ -1,42 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps between nodes dequantize and quantize of F8E4M3 run on 8 bits: as near
+/* Steps between nodes dequantize and quantize of F8E4M3 run in 8 bits: as near
  * to the reference, on CPUs and on a GPU, as one rounding to 4 bits, and to
  * arithmetic in floats (a session that keeps every tensor). */
-#include "tests/unit/runtime/network.h"
+#include "tests/unit/plan/quantised.h"
 
 /* One rounding of a sum may fall on the next value: 2^-4 of it. */
 #define CLOSE 0.07
 
-static int constant_of(struct graph *g, enum infer_dtype dtype, int rank,
-                       const int64_t *dim, struct constant **c)
-{
-    int v;
-
-    *c = constant_new(dtype, rank, dim);
-    assert_non_null(*c);
-    v = graph_add_constant(g, NULL, *c);
-    assert_true(v >= 0);
-    return v;
-}
-
 /* x quantised and dequantised, with a zero point of this code. */
-static int through(struct graph *g, int x, float scale, int zero)
+static int through_float8(struct graph *g, int x, float scale, int zero)
 {
-    struct constant *c;
-    const int s = constant_of(g, INFER_F32, 0, NULL, &c);
-    int node, q, z;
-
-    *(float *)(void *)c->data = scale;
-    z = constant_of(g, INFER_F8E4M3, 0, NULL, &c);
-    c->data[0] = (unsigned char)zero;
-    q = add(g, GRAPH_QUANTIZE, NULL, IN(x, s, z), &node);
-    g->node[node].attr.quantize.to = INFER_F8E4M3;
-    return add(g, GRAPH_DEQUANTIZE, NULL, IN(q, s, z), NULL);
+    return through(g, x, INFER_F8E4M3, scale, zero);
 }
 
 /* Weights from -15 to 15 in codes, a scale for each of the k outputs. */
-static int quantised_weights(struct graph *g, uint64_t *state, int rank,
-                             const int64_t *dim)
+static int float8_weights(struct graph *g, uint64_t *state, int rank,
+                          const int64_t *dim)
 {
     struct constant *w, *s;
     const int q = constant_of(g, INFER_F8E4M3, rank, dim, &w);
@@ -55,20 +34,12 @@ static int quantised_weights(struct graph *g, uint64_t *state, int rank,
     return v;
 }
 
-static int conv(struct graph *g, uint64_t *state, int x, int64_t c, int64_t k,
-                int groups, int residual)
+static int float8_conv(struct graph *g, uint64_t *state, int x, int64_t c,
+                       int64_t k, int groups, int residual)
 {
-    const int w = quantised_weights(g, state, DIMS(k, c / groups, 3, 3));
-    const int b = weights(g, state, DIMS(k));
-    int in[4] = {x, w, b, residual}, node;
-    const int v = add(g, GRAPH_CONV, NULL, in, residual >= 0 ? 4 : 3, &node);
+    const int w = float8_weights(g, state, DIMS(k, c / groups, 3, 3));
 
-    g->node[node].attr.conv.conv.groups = groups;
-    for (int i = 0; i < 2; i++)
-        g->node[node].attr.conv.conv.pad_begin[i] =
-            g->node[node].attr.conv.conv.pad_end[i] = 1;
-    g->node[node].epilogue.act = graph_unary(KERN_RELU);
-    return v;
+    return conv_by(g, state, x, w, k, groups, residual, KERN_RELU);
 }
 
 static int pool(struct graph *g, int x, enum kern_pool_kind kind)
@@ -94,18 +65,18 @@ static struct graph *network(int zero)
     uint64_t state = 3;
     int x = input(g, "x", DIMS(2, 5, 6, 7)), a, b;
 
-    x = through(g, x, 1 / 448.0f, zero);
-    a = conv(g, &state, x, 5, 16, 1, -1);
-    a = through(g, a, 1 / 32.0f, 0);
-    b = conv(g, &state, a, 16, 16, 16, a);
-    b = through(g, b, 1 / 16.0f, 0);
-    a = through(g, pool(g, b, KERN_POOL_MAX), 1 / 16.0f, 0);
-    b = through(g, pool(g, b, KERN_POOL_AVERAGE), 1 / 50.0f, 0);
-    a = through(g, add_binary(g, NULL, a, b, KERN_ADD), 1 / 16.0f, 0);
-    a = through(g, add_concat(g, NULL, IN(a, b), 1), 1 / 16.0f, 0);
+    x = through_float8(g, x, 1 / 448.0f, zero);
+    a = float8_conv(g, &state, x, 5, 16, 1, -1);
+    a = through_float8(g, a, 1 / 32.0f, 0);
+    b = float8_conv(g, &state, a, 16, 16, 16, a);
+    b = through_float8(g, b, 1 / 16.0f, 0);
+    a = through_float8(g, pool(g, b, KERN_POOL_MAX), 1 / 16.0f, 0);
+    b = through_float8(g, pool(g, b, KERN_POOL_AVERAGE), 1 / 50.0f, 0);
+    a = through_float8(g, add_binary(g, NULL, a, b, KERN_ADD), 1 / 16.0f, 0);
+    a = through_float8(g, add_concat(g, NULL, IN(a, b), 1), 1 / 16.0f, 0);
     a = add(g, GRAPH_FLATTEN, NULL, IN(a), NULL);
-    a = through(g, a, 1 / 16.0f, 0);
-    b = quantised_weights(g, &state, DIMS(4, 32 * 12));
+    a = through_float8(g, a, 1 / 16.0f, 0);
+    b = float8_weights(g, &state, DIMS(4, 32 * 12));
     a = add(g, GRAPH_DENSE, "y", IN(a, b), NULL);
     assert_int_equal(graph_add_output(g, a), 0);
     return g;

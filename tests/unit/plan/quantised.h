@@ -64,11 +64,11 @@ static inline int quantised_weights(struct graph *g, uint64_t *state, int rank,
     return v;
 }
 
-static inline int conv(struct graph *g, uint64_t *state, int x, int64_t c,
-                       int64_t k, int groups, int residual,
-                       enum kern_unary_kind act)
+/* A convolution of 3x3 with these weights, as they are read, and a bias. */
+static inline int conv_by(struct graph *g, uint64_t *state, int x, int w,
+                          int64_t k, int groups, int residual,
+                          enum kern_unary_kind act)
 {
-    const int w = quantised_weights(g, state, DIMS(k, c / groups, 3, 3));
     const int b = weights(g, state, DIMS(k));
     int in[4] = {x, w, b, residual}, node;
     const int v = add(g, GRAPH_CONV, NULL, in, residual >= 0 ? 4 : 3, &node);
@@ -79,6 +79,15 @@ static inline int conv(struct graph *g, uint64_t *state, int x, int64_t c,
             g->node[node].attr.conv.conv.pad_end[i] = 1;
     g->node[node].epilogue.act = graph_unary(act);
     return v;
+}
+
+static inline int conv(struct graph *g, uint64_t *state, int x, int64_t c,
+                       int64_t k, int groups, int residual,
+                       enum kern_unary_kind act)
+{
+    const int w = quantised_weights(g, state, DIMS(k, c / groups, 3, 3));
+
+    return conv_by(g, state, x, w, k, groups, residual, act);
 }
 
 #endif
