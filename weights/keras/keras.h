@@ -131,6 +131,31 @@ int keras_model_parse(const cJSON *json, struct infer_error *err,
 void keras_model_free(struct keras_model *model); /* NULL is fine */
 /* A model's own class names. */
 bool keras_is_model(const char *class_name);
+/* True for what Keras' own classes state: module null or keras..., registered
+ * name null or the class itself. */
+bool keras_is_own(const cJSON *layer, const char *class_name);
+/* The class of a layer by its name, where needed by its configuration. */
+const struct keras_class *keras_class_of(const cJSON *config,
+                                         const char *class_name);
+/* One line of the report, or false where the layer is fine. */
+bool keras_report_class(const cJSON *layer, const char *class_name,
+                        const char *name, struct infer_error *err);
+
+/* ---- what connects layers (calls.c) -------------------------------- */
+
+/* A new call of a layer; NULL where there is no memory. */
+struct keras_call *keras_new_call(struct keras_model *m, int layer);
+int keras_add_reference(struct keras_reference **list, int *n,
+                        struct keras_reference r, struct infer_error *err);
+/* One reference, a list, a dictionary, or any nesting of those. */
+int keras_parse_references(const struct keras_model *m, const cJSON *json,
+                           struct infer_error *err,
+                           struct keras_reference **list, int *n);
+/* The calls of a layer, in either of Keras' forms. */
+int keras_parse_calls(struct keras_model *m, int layer, const cJSON *inbound,
+                      struct infer_error *err);
+/* That references are of calls that there are. */
+int keras_check_references(struct keras_model *m, struct infer_error *err);
 
 /* ---- variables ----------------------------------------------------- */
 
