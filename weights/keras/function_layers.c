@@ -325,7 +325,7 @@ struct keras_value keras_matmul(struct keras_emit *k, struct keras_layer *l,
 
 /* Entries before and after an axis that mirror those at its ends, the ends
  * themselves first. */
-static int mirrored(struct keras_emit *k, int x, int axis, int before,
+static int mirrored(struct keras_emit *k, int x, int rank, int axis, int before,
                     int after)
 {
     const int64_t side[2][2] = {{before - 1, INT64_MIN}, {-1, -after - 1}};
@@ -350,6 +350,14 @@ static int mirrored(struct keras_emit *k, int x, int axis, int before,
                                  .begin = {side[i / 2][0]},
                                  .end = {side[i / 2][1]},
                                  .step = {-1}};
+        /* A free axis with fewer entries is refused by the reshape. */
+        *to = keras_node(k, GRAPH_RESHAPE, "mirrored", to, 1, &node);
+        if (*to < 0)
+            return *to;
+        k->g->node[node].attr.dims.n = rank;
+        memset(k->g->node[node].attr.dims.dim, 0,
+               (size_t)rank * sizeof(int64_t));
+        k->g->node[node].attr.dims.dim[axis] = count[i / 2];
         n++;
     }
     return n == 1 ? x : keras_concat(k, "", part, n, axis);
@@ -411,7 +419,8 @@ struct keras_value keras_pad(struct keras_emit *k, struct keras_layer *l,
         }
         for (int d = 0; d < x.rank && k->status == 0; d++)
             if (pad.begin[d] || pad.end[d])
-                x.value = mirrored(k, x.value, d, pad.begin[d], pad.end[d]);
+                x.value =
+                    mirrored(k, x.value, x.rank, d, pad.begin[d], pad.end[d]);
         return x;
     }
     x.value = keras_node(k, GRAPH_PAD, "", &x.value, 1, &node);

@@ -294,12 +294,14 @@ static int get_paddings(struct onnx_import *im, int64_t *pad)
     return n;
 }
 
-/* Entries of an axis from `begin` down to `end`, called by a word and it. */
+/* `count` entries of an axis from `begin` down to `end`, called by a word and
+ * it.  An axis of a free size that has fewer is refused by the reshape. */
 static struct pb_span backwards(struct onnx_import *im, struct pb_span x,
                                 int axis, const char *word, int64_t begin,
-                                int64_t end)
+                                int64_t end, int rank, int64_t count)
 {
     const int64_t list[4] = {begin, end, axis, -1};
+    int64_t shape[INFER_MAX_RANK] = {0};
     struct pb_span in[5] = {x}, out;
     char name[32];
 
@@ -310,6 +312,13 @@ static struct pb_span backwards(struct onnx_import *im, struct pb_span x,
     snprintf(name, sizeof name, "%s_%d", word, axis);
     out = tf_temp(im, name);
     onnx_step(im, "Slice", in, 5, out, NULL, 0);
+    shape[axis] = count;
+    snprintf(name, sizeof name, "%s_%d_size", word, axis);
+    in[0] = out;
+    in[1] = tf_ints(im, name, shape, rank);
+    snprintf(name, sizeof name, "%s_%d_all", word, axis);
+    out = tf_temp(im, name);
+    onnx_step(im, "Reshape", in, 2, out, NULL, 0);
     return out;
 }
 
@@ -357,10 +366,11 @@ static int pad_symmetric(struct onnx_import *im, int n, const int64_t *pad)
 
         if (pad[d] > 0)
             part[parts++] =
-                backwards(im, x, d, "before", pad[d] - 1, INT64_MIN);
+                backwards(im, x, d, "before", pad[d] - 1, INT64_MIN, n, pad[d]);
         part[parts++] = x;
         if (pad[n + d] > 0)
-            part[parts++] = backwards(im, x, d, "after", -1, -pad[n + d] - 1);
+            part[parts++] = backwards(im, x, d, "after", -1, -pad[n + d] - 1, n,
+                                      pad[n + d]);
         if (parts == 1)
             continue;
         snprintf(name, sizeof name, "mirrored_%d", d);

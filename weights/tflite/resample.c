@@ -87,10 +87,12 @@ void tflite_import_pad(struct tflite_import *im, int valued)
     pad(im, KERN_PAD_CONSTANT, (float)value);
 }
 
-/* Entries of an axis from `begin` down to `end`. */
+/* `count` entries of an axis from `begin` down to `end`.  An axis of a free
+ * size that has fewer is refused by the reshape. */
 static int backwards(struct tflite_import *im, int x, int axis, int64_t begin,
-                     int64_t end)
+                     int64_t end, int count)
 {
+    int64_t shape[INFER_MAX_RANK] = {0};
     union graph_attr attr;
 
     tflite_defaults(GRAPH_SLICE, &attr);
@@ -99,7 +101,12 @@ static int backwards(struct tflite_import *im, int x, int axis, int64_t begin,
                                       .begin = {begin},
                                       .end = {end},
                                       .step = {-1}};
-    return tflite_emit(im, GRAPH_SLICE, &attr, &x, 1);
+    x = tflite_emit(im, GRAPH_SLICE, &attr, &x, 1);
+    if (im->status < 0)
+        return -1;
+    shape[axis] = count;
+    return tflite_dims(im, GRAPH_RESHAPE, x, tflite_value_type(im, x, 0)->rank,
+                       shape);
 }
 
 /* Whether the pads are at most as wide as the axes whose sizes are known. */
@@ -138,10 +145,12 @@ static void pad_symmetric(struct tflite_import *im)
         int part[3], n = 0;
 
         if (pad.begin[d] > 0)
-            part[n++] = backwards(im, x, d, pad.begin[d] - 1, INT64_MIN);
+            part[n++] =
+                backwards(im, x, d, pad.begin[d] - 1, INT64_MIN, pad.begin[d]);
         part[n++] = x;
         if (pad.end[d] > 0)
-            part[n++] = backwards(im, x, d, -1, -(int64_t)pad.end[d] - 1);
+            part[n++] =
+                backwards(im, x, d, -1, -(int64_t)pad.end[d] - 1, pad.end[d]);
         tflite_defaults(GRAPH_CONCAT, &attr);
         attr.axis.axis = d;
         if (n > 1)

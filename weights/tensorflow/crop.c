@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * CropAndResize: a part of a picture for each box, resized.
+ *
+ * Row i of a crop of n rows lies at y1 + i (y2 - y1) / (n - 1) of the picture's
+ * height less one, where y1 and y2 are those of the box; a single row lies in
+ * the middle.  That is GridSample with its corners fixed, whose coordinates go
+ * from -1 to 1.  What lies outside of the picture is a number of the node's.
+ */
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "weights/tensorflow/tensorflow.h"
+
+/* Most rows or columns of a crop. */
+#define MAX_CROP (1 << 14)
+
+static struct pb_span step(struct onnx_import *im, const char *op,
+                           const char *word, int n, const struct pb_span *in,
+                           const struct onnx_attr *attr, int n_attr)
+{
+    const struct pb_span out = tf_temp(im, word);
+
+    onnx_step(im, op, in, n, out, attr, n_attr);
+    return out;
+}
+
+static struct pb_span two(struct onnx_import *im, const char *op,
+                          const char *word, struct pb_span a, struct pb_span b)
+{
+    return step(im, op, word, 2, (struct pb_span[]){a, b}, NULL, 0);
+}
+
+/* 1,n: how far row i is on its way from one end to the other, or a number. */
+static struct pb_span row_of(struct onnx_import *im, int64_t n, float value)
+{
+    const int64_t dim[2] = {1, n};
+    struct constant *c = constant_new(INFER_F32, n ? 2 : 0, dim);
+
+    for (int64_t i = 0; c && i < n; i++)
+        ((float *)c->data)[i] =
+            n == 1 ? 0.5f : (float)((double)i / (double)(n - 1));
+    if (c && !n)
+        *(float *)c->data = value;
+    return onnx_step_constant(im, c);
+}
+
+static struct pb_span number(struct onnx_import *im, float value)
+{
+    return row_of(im, 0, value);
+}
+
+static struct pb_span one_integer(struct onnx_import *im, int64_t value)
+{
+    static const int64_t dim[1] = {1};
+    struct constant *c = constant_new(INFER_I64, 1, dim);
+
+    if (c)
+        *(int64_t *)c->data = value;
+    return onnx_step_constant(im, c);
+}
+
+/* N,n: coordinates of n rows or columns; column `from` of the boxes has the
+ * first end, from + 2 the other. */
+static struct pb_span coordinates(struct onnx_import *im, int from, int64_t n)
+{
+    static const char *const words[2][7] = {
+        {"y1", "y2", "height", "ways", "rows", "twice", "y"},
+        {"x1", "x2", "width", "steps", "columns", "double", "x"}};
+    const char *const *w = words[from];
+    const struct onnx_attr axis = tf_set_int("axis", 1);
+    struct pb_span end[2], y;
+
+    for (int i = 0; i < 2; i++)
+        end[i] =
+            step(im, "Gather", w[i], 2,
+                 (struct pb_span[]){im->node->in[1],
+                                    one_integer(im, from + 2 * (int64_t)i)},
+                 &axis, 1);
+    y = two(im, "Sub", w[2], end[1], end[0]);
+    y = two(im, "Mul", w[3], y, row_of(im, n, 0));
+    y = two(im, "Add", w[4], y, end[0]);
+    y = two(im, "Mul", w[5], y, number(im, 2));
+    return two(im, "Sub", w[6], y, number(im, 1));
+}
+
+/* N,h,w of one coordinate: `own` along its axis, and 0 times the other. */
+static struct pb_span spread(struct onnx_import *im, struct pb_span own,
+                             struct pb_span other, const char *word,
+                             const char *nought)
+{
+    return two(im, "Add", word, own,
+               two(im, "Mul", nought, other, number(im, 0)));
+}
+
+static struct pb_span unsqueezed(struct onnx_import *im, struct pb_span x,
+                                 int64_t axis, const char *word)
+{
+    return two(im, "Unsqueeze", word, x, one_integer(im, axis));
+}
+
+static int check(struct onnx_import *im, int64_t *size)
+{
+    static const char *const words[] = {"bilinear", NULL};
+    struct graph_type t;
+    int word = 0, n = -1;
+
+    onnx_arity(im, 4, 4);
+    onnx_word(im, "method", words, &word);
+    onnx_input_ints(im, 3, "the size of its crops", 2, size, &n);
+    if (onnx_input_type(im, 0, 0, &t) < 0)
+        return im->rc;
+    if (n != 2 || size[0] < 1 || size[1] < 1 || size[0] > MAX_CROP ||
+        size[1] > MAX_CROP)
+        return onnx_fail(im, INFER_EFORMAT, "no size of crops, or a bad one");
+    if (t.rank != 4)
+        return onnx_fail(im, INFER_EFORMAT, "a picture of rank %d", t.rank);
+    if (t.dim[1] == 1 || t.dim[2] == 1)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "crops of a picture of one row or column");
+    return 0;
+}
+
+int tf_crop_and_resize(struct onnx_import *im)
+{
+    static const int64_t order[2][4] = {{0, 3, 1, 2}, {0, 2, 3, 1}};
+    const struct onnx_attr first = tf_set_ints("perm", order[0], 4);
+    const struct onnx_attr last = tf_set_ints("perm", order[1], 4);
+    const struct onnx_attr axis = tf_set_int("axis", -1);
+    const struct onnx_attr sample[3] = {tf_set_word("mode", "linear"),
+                                        tf_set_word("padding_mode", "border"),
+                                        tf_set_int("align_corners", 1)};
+    struct pb_span x, grid[2], y[2], far;
+    float outside = 0;
+    int64_t size[2];
+
+    onnx_float(im, "extrapolation_value", &outside);
+    if (check(im, size) < 0)
+        return im->rc;
+    x = step(im, "Transpose", "nchw", 1, im->node->in, &first, 1);
+    x = two(im, "Gather", "pictures", x, im->node->in[2]);
+    y[0] = unsqueezed(im, coordinates(im, 0, size[0]), 2, "down");
+    y[1] = unsqueezed(im, coordinates(im, 1, size[1]), 1, "across");
+    grid[0] = spread(im, y[1], y[0], "all_x", "no_y");
+    grid[1] = spread(im, y[0], y[1], "all_y", "no_x");
+    far = two(im, "Max", "far", tf_next(im, "Abs", grid[0], "abs_x"),
+              tf_next(im, "Abs", grid[1], "abs_y"));
+    far = two(im, "Greater", "outside", far, number(im, 1));
+    far = unsqueezed(im, far, 1, "outside_nchw");
+    grid[0] = unsqueezed(im, grid[0], 3, "grid_x");
+    grid[1] = unsqueezed(im, grid[1], 3, "grid_y");
+    y[0] = step(im, "Concat", "grid", 2, grid, &axis, 1);
+    x = step(im, "GridSample", "sampled", 2, (struct pb_span[]){x, y[0]},
+             sample, 3);
+    x = step(im, "Where", "crops", 3,
+             (struct pb_span[]){far, number(im, outside), x}, NULL, 0);
+    return tf_last(im, "Transpose", &x, 1, &last, 1);
+}
