@@ -109,6 +109,9 @@ struct weights_options {
     int input_count; /* --input-shape, by position or name */
     const struct weights_input_shape *input_shape;
     bool partial; /* weights_bind() passes over what does not fit */
+    /* TensorFlow Lite: activations beside weights of 8 bits are rounded as its
+     * kernels do at run time. */
+    bool dynamic_range;
     bool bare;    /* the tensors alone, even of a file that has its network */
 };
 

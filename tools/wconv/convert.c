@@ -131,6 +131,10 @@ static const struct cli_option options[] = {
     {"input-shape", 0, CLI_SET, "[NAME:]SHAPE",
      "fix an input's shape, e.g. 1x3x224x224 (-1: free)", .set = add_shape,
      .wanted = "a shape such as x:1x3x224x224 or [1,3,224,224]"},
+    {"dynamic-range", 0, CLI_FLAG, NULL,
+     "TensorFlow Lite: round activations beside weights of 8 bits as its "
+     "kernels do",
+     TO(weights.dynamic_range)},
     {"bn-eps", 0, CLI_AMOUNT, "X", "epsilon of every batch norm", TO(bn_eps)},
     {"opt-level", 'O', CLI_INT, "0|1|2", "how much to optimise (2)",
      TO(passes.level), .max = 2, .wanted = "0, 1 or 2"},

@@ -207,6 +207,14 @@ static int depthwise_weight(struct tflite_import *im,
     return tflite_weight(im, W, order, raw);
 }
 
+/* Kernels for weights with one scale take the activations' magnitude. */
+static bool is_per_channel(struct tflite_import *im, int depthwise)
+{
+    const struct tflite_tensor w = tflite_input_tensor(im, W);
+
+    return depthwise || (int64_t)w.scale.count == w.dim[0];
+}
+
 void tflite_import_conv(struct tflite_import *im, int depthwise)
 {
     const int act = depthwise ? 4 : 3;
@@ -226,6 +234,9 @@ void tflite_import_conv(struct tflite_import *im, int depthwise)
     geometry(im, depthwise ? 5 : 4, &attr.conv);
     t = tflite_type(im, X, 0);
     in[X] = tflite_in(im, X, true);
+    if (tflite_is_hybrid(im, X, W)) /* an image: by its own range */
+        in[X] =
+            tflite_rounded_to_8(im, in[X], 1, is_per_channel(im, depthwise));
     in[W] = depthwise ? depthwise_weight(im, &t, l.integers, &attr.conv)
                       : conv_weight(im, &t, l.integers, &attr.conv);
     in[BIAS] = tflite_has(im, BIAS) ? bias(im, BIAS, &l) : -1;
@@ -293,6 +304,8 @@ void tflite_import_transpose_conv(struct tflite_import *im, int param)
     geometry(im, -1, &attr.conv);
     transposed_pads(im, &attr.conv);
     in[0] = tflite_in(im, 2, true);
+    if (tflite_is_hybrid(im, 2, W))
+        in[0] = tflite_rounded_to_8(im, in[0], 1, true);
     in[1] = tflite_weight(im, W, order, l.integers);
     in[2] = tflite_has(im, 3) ? bias(im, 3, &l) : -1;
     x = tflite_emit(im, GRAPH_CONV_TRANSPOSE, &attr, in, in[2] >= 0 ? 3 : 2);
@@ -350,6 +363,10 @@ void tflite_import_fully_connected(struct tflite_import *im, int param)
     in[X] = keep && tflite_type(im, X, 0).dim[rank - 1] == w.dim[1]
                 ? tflite_in(im, X, false)
                 : as_rows(im, w.dim[1]);
+    if (tflite_is_hybrid(im, X, W) && im->status == 0)
+        in[X] = tflite_rounded_to_8(im, in[X],
+                                    tflite_value_type(im, in[X], 0)->rank - 1,
+                                    fb_bool(&im->op.options, 3));
     in[W] = tflite_weight(im, W, NULL, l.integers);
     in[BIAS] = tflite_has(im, BIAS) ? bias(im, BIAS, &l) : -1;
     x = tflite_emit(im, GRAPH_DENSE, NULL, in, in[BIAS] >= 0 ? 3 : 2);

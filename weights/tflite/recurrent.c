@@ -80,6 +80,12 @@ static bool read_sizes(struct tflite_import *im, int weight, bool time_major,
                     tflite_type_name(t.type));
         return false;
     }
+    if (tflite_is_hybrid(im, 0, weight)) {
+        tflite_fail(im, INFER_EUNSUPPORTED,
+                    "activations of a recurrent layer are not rounded at run "
+                    "time: without --dynamic-range its weights become floats");
+        return false;
+    }
     s->steps = x.dim[s->axis];
     s->hidden = w.dim[0];
     for (int p = 1; p < im->probes; p++)

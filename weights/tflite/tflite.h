@@ -355,6 +355,15 @@ int tflite_requantise_mean(struct tflite_import *im, int x, double factor,
 int tflite_round_integers(struct tflite_import *im, int x, int64_t n,
                           const struct tflite_quant *q);
 
+/* ---- integers as weights of floats (hybrid.c) ---------------------- */
+
+/* Whether the kernel of input x and weights w rounds x at run time, and the
+ * graph is to do so. */
+bool tflite_is_hybrid(struct tflite_import *im, int x, int w);
+/* x as rounded to 8 bits by the range of its elements of the dimensions from
+ * `axis` on; offset: by smallest and largest, else by magnitude. */
+int tflite_rounded_to_8(struct tflite_import *im, int x, int axis, bool offset);
+
 /* ---- the functions of the table ------------------------------------ */
 
 #define TFLITE_OP(code, name, function, param)   tflite_op_fn function;
