@@ -108,17 +108,25 @@ struct weights_options {
     enum weights_dense_order dense_order;
     int input_count; /* --input-shape, by position or name */
     const struct weights_input_shape *input_shape;
+    int input_type_count; /* --input-type, likewise */
+    const struct weights_input_type *input_type;
     bool partial; /* weights_bind() passes over what does not fit */
     /* TensorFlow Lite: activations beside weights of 8 bits are rounded as its
      * kernels do at run time. */
     bool dynamic_range;
-    bool bare;    /* the tensors alone, even of a file that has its network */
+    bool bare; /* the tensors alone, even of a file that has its network */
 };
 
 struct weights_input_shape {
     const char *name; /* NULL: by position */
     int rank;
     int64_t dim[INFER_MAX_RANK];
+};
+
+/* For inputs whose type the file does not state. */
+struct weights_input_type {
+    const char *name; /* NULL: by position */
+    enum infer_dtype dtype;
 };
 
 void weights_options_init(struct weights_options *options);

@@ -26,23 +26,6 @@ static const char usage[] =
 
 /* ---- option values ------------------------------------------------- */
 
-static int add_shape(struct cli *cli, const struct cli_option *o,
-                     const char *value, void *user)
-{
-    struct wconv_request *r = user;
-    struct weights_input_shape *s = &r->shape[r->weights.input_count];
-    char *name;
-
-    if (r->weights.input_count == (int)(sizeof(r->shape) / sizeof(*r->shape)))
-        return cli_bad_value(cli, o->name, value, "at most 16 shapes");
-    if (!cli_shape(value, &name, &s->rank, s->dim))
-        return CLI_BAD;
-    s->name = name;
-    r->weights.input_shape = r->shape;
-    r->weights.input_count++;
-    return 0;
-}
-
 static int disable_passes(struct cli *cli, const struct cli_option *o,
                           const char *value, void *user)
 {
@@ -128,8 +111,13 @@ static const struct cli_option options[] = {
     {"dense-order", 0, CLI_WORD, "ORDER",
      "order in which a dense layer reads a flattened picture: auto, hwc or chw",
      TO(weights.dense_order), .words = orders},
+    {"input-type", 0, CLI_SET, "[NAME:]TYPE",
+     "state an input's type where the file (TorchScript) does not: F32, I64, "
+     "BOOL, ...",
+     .set = wconv_add_type, .wanted = "a type such as mask:BOOL or I64"},
     {"input-shape", 0, CLI_SET, "[NAME:]SHAPE",
-     "fix an input's shape, e.g. 1x3x224x224 (-1: free)", .set = add_shape,
+     "fix an input's shape, e.g. 1x3x224x224 (-1: free)",
+     .set = wconv_add_shape,
      .wanted = "a shape such as x:1x3x224x224 or [1,3,224,224]"},
     {"dynamic-range", 0, CLI_FLAG, NULL,
      "TensorFlow Lite: round activations beside weights of 8 bits as its "
@@ -245,10 +233,7 @@ static void request_init(struct wconv_request *r)
 
 static void request_clear(struct wconv_request *r)
 {
-    int i;
-
-    for (i = 0; i < r->weights.input_count; i++)
-        free((char *)r->shape[i].name);
+    wconv_clear_inputs(r);
     free(r->disabled_text);
 }
 
@@ -341,36 +326,6 @@ static int check_network(const struct wconv_request *r,
     return check_has_weights(r, s->graph, err);
 }
 
-/* Applies --input-shape. */
-static int set_shapes(struct graph *g, const struct wconv_request *r,
-                      struct infer_error *err)
-{
-    int i, j;
-
-    for (i = 0; i < r->weights.input_count; i++) {
-        const struct weights_input_shape *s = &r->shape[i];
-        struct graph_value *v = NULL;
-
-        for (j = 0; j < g->n_inputs; j++)
-            if (s->name != NULL
-                    ? strcmp(g->value[g->input[j]].name, s->name) == 0
-                    : j == i)
-                v = &g->value[g->input[j]];
-        if (v == NULL)
-            return error_set(err, INFER_EARGUMENT,
-                             "--input-shape: the network has no input '%s'",
-                             s->name != NULL ? s->name : "of this position");
-        if (v->rank >= 0 && v->rank != s->rank)
-            return error_set(err, INFER_EARGUMENT,
-                             "--input-shape: input '%s' has %d dimensions, "
-                             "not %d",
-                             v->name, v->rank, s->rank);
-        v->rank = s->rank;
-        memcpy(v->dim, s->dim, sizeof(v->dim));
-    }
-    return INFER_OK;
-}
-
 static int store_labels(const char *path, struct graph *g,
                         struct infer_error *err)
 {
@@ -420,7 +375,8 @@ static int load(struct wconv_request *r, struct weights_network *s,
     if (rc < 0)
         return rc;
     g = s->graph;
-    if ((rc = set_epsilon(g, r, err)) < 0 || (rc = set_shapes(g, r, err)) < 0)
+    if ((rc = set_epsilon(g, r, err)) < 0 ||
+        (rc = wconv_set_inputs(g, r, err)) < 0)
         return rc;
     if (r->name != NULL) {
         free(g->name);

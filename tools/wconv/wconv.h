@@ -37,6 +37,7 @@ struct wconv_request {
     const char *emit_c; /* C file to write; NULL: none */
     struct weights_options weights;
     struct weights_input_shape shape[16];
+    struct weights_input_type type[16];
     struct pass_options passes;
     enum wconv_list list;     /* prints this list and ends */
     double bn_eps;            /* of every batch norm; < 0: as it is */
@@ -183,6 +184,18 @@ struct wconv_summary {
 };
 void wconv_report(const struct cli *cli, const struct wconv_request *request,
                   const struct wconv_summary *summary);
+
+/* ---- inputs.c ------------------------------------------------------ */
+
+/* Values of --input-shape and --input-type; their names are the request's. */
+int wconv_add_shape(struct cli *cli, const struct cli_option *o,
+                    const char *value, void *user);
+int wconv_add_type(struct cli *cli, const struct cli_option *o,
+                   const char *value, void *user);
+void wconv_clear_inputs(struct wconv_request *r);
+/* Applies the shapes, checks the types. */
+int wconv_set_inputs(struct graph *g, const struct wconv_request *r,
+                     struct infer_error *err);
 
 /* A node without its operation and name: shapes of its weights, attributes that
  * are not the defaults, what is fused into it.  Returns buf. */

@@ -22,7 +22,8 @@ struct aten_alias {
     /* Of a view: the node that made it, and of what. */
     const struct aten_node *maker;
     struct pb_span base;
-    bool read; /* by a node or an output of the program */
+    bool read;              /* by a node or an output of the program */
+    struct pb_span assumed; /* see assumed.c */
 };
 
 void aten_alias_clear(struct aten_context *c)
@@ -72,6 +73,13 @@ bool aten_is_read(struct onnx_import *im, struct pb_span name)
     const struct aten_alias *a = record(im, name);
 
     return a && a->read;
+}
+
+struct pb_span *aten_assumed(struct onnx_import *im, struct pb_span name)
+{
+    struct aten_alias *a = record(im, name);
+
+    return a ? &a->assumed : NULL;
 }
 
 /* A new storage: its index + 1, or 0. */
@@ -154,7 +162,8 @@ int aten_alias_view(struct onnx_import *im, struct pb_span out,
                                  .version = c->version[storage - 1],
                                  .maker = c->node,
                                  .base = in,
-                                 .read = a->read};
+                                 .read = a->read,
+                                 .assumed = a->assumed};
     return im->rc;
 }
 
@@ -175,7 +184,8 @@ static bool replace(struct onnx_import *im, struct pb_span in,
                              .version = aten_of(im)->version[copy.storage - 1],
                              .maker = copy.maker,
                              .base = copy.base,
-                             .read = b->read};
+                             .read = b->read,
+                             .assumed = copy.assumed};
     return true;
 }
 

@@ -59,6 +59,10 @@ struct aten_input {
     enum infer_dtype dtype;
     int rank;
     int64_t dim[INFER_MAX_RANK]; /* -1: free */
+    bool assumed;                /* the file does not state the type */
+    /* Sizes of an example that the file holds; rank -1: none. */
+    int example_rank;
+    int64_t example[INFER_MAX_RANK];
 };
 
 /* A parameter or buffer, which the reader loads. */
@@ -83,6 +87,7 @@ struct aten_program {
     /* Of a program that is run instead of listed, else NULL: tells its
      * operators by aten_tell() and sets the outputs, in every attempt anew. */
     int (*run)(struct onnx_import *im, void *user);
+    bool examples;   /* inputs have the sizes of examples */
     bool unfinished; /* run() stopped before it knew the outputs */
     void *user;
 };
@@ -117,6 +122,7 @@ struct aten_context {
     int aliases;
     unsigned *version; /* writes into each storage */
     int storages, storages_capacity;
+    bool assumes; /* the type of an input is not stated */
     /* The node being imported. */
     const struct aten_node *node;
     const struct aten_op *op;
@@ -163,6 +169,19 @@ int aten_alias_fail(struct onnx_import *im, struct pb_span in);
 struct pb_span aten_around(struct onnx_import *im,
                            const struct aten_node *maker, struct pb_span base,
                            struct pb_span part);
+
+/* ---- types that a file does not state (assumed.c) ------------------ */
+
+/* Where a value keeps the name of the input that its type follows from; empty
+ * where the type is known.  NULL where there is no memory. */
+struct pb_span *aten_assumed(struct onnx_import *im, struct pb_span name);
+/* That input for the results of a node, before it is imported; and to them. */
+struct pb_span aten_assumed_of(struct onnx_import *im,
+                               const struct aten_node *n);
+int aten_spread_assumed(struct onnx_import *im, const struct aten_node *n,
+                        struct pb_span input);
+/* EUNSUPPORTED where the type of x, on which `what` depends, is not known. */
+int aten_need_type(struct onnx_import *im, struct pb_span x, const char *what);
 
 /* ---- arguments of the current node --------------------------------- */
 

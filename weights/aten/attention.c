@@ -91,6 +91,8 @@ static struct pb_span weights_of(struct onnx_import *im, struct pb_span q,
     struct pb_span y = ATEN_STEP(im, "MatMul", NULL, aten_mul(im, q, scale),
                                  transposed(im, k));
 
+    if (mask.bytes && aten_need_type(im, mask, "what the mask does") < 0)
+        return y;
     if (mask.bytes && aten_type_of(im, mask) == INFER_BOOL)
         y = ATEN_STEP(im, "Where", NULL, mask, y,
                       aten_scalar(im, dtype, -INFINITY));

@@ -55,6 +55,7 @@ static int add_constants(struct onnx_import *im)
     const struct aten_program *p = aten_of(im)->program;
 
     aten_alias_clear(aten_of(im));
+    aten_of(im)->assumes = false;
     for (int i = 0; i < p->n_constants && im->rc == 0; i++)
         aten_add_constant(im, &p->constant[i]);
     return im->rc;
@@ -74,9 +75,17 @@ static int give_input(struct onnx_import *im, size_t i,
 {
     const struct aten_program *p = aten_of(im)->program;
     const struct aten_input *in = &p->input[i];
+    struct pb_span *assumed;
 
     if (i >= (size_t)p->n_inputs)
         return 0;
+    if (in->assumed) {
+        assumed = aten_assumed(im, in->name);
+        if (!assumed)
+            return im->rc;
+        *assumed = in->name;
+        aten_of(im)->assumes = true;
+    }
     *out = (struct onnx_value_info){.name = in->name,
                                     .is_tensor = true,
                                     .elem_type = aten_onnx_type(in->dtype),
@@ -197,6 +206,7 @@ static bool writes(struct pb_span op)
 static int run_node(struct onnx_import *im, const struct aten_node *n)
 {
     struct aten_context *c = aten_of(im);
+    struct pb_span assumed;
     bool written;
     int rc;
 
@@ -208,12 +218,17 @@ static int run_node(struct onnx_import *im, const struct aten_node *n)
         return rc;
     if (!c->op)
         return onnx_fail(im, INFER_EUNSUPPORTED, "it is not supported");
+    assumed = aten_assumed_of(im, n);
+    if (im->rc < 0)
+        return im->rc;
     c->op->import(im);
     for (int i = 0; i < n->n_out && im->rc == 0; i++)
         if (n->out[i].bytes && written)
             aten_alias_write(im, n->out[i], first_of(n));
         else if (n->out[i].bytes && c->op->view)
             aten_alias_view(im, n->out[i], first_of(n));
+    if (assumed.bytes && im->rc == 0)
+        aten_spread_assumed(im, n, assumed);
     return im->rc;
 }
 

@@ -139,7 +139,8 @@ static int list_indices(struct onnx_import *im, struct pb_span *index,
     for (int i = 0; i < n; i++) {
         if (all[i].bytes == 0)
             continue;
-        if (im->rc == 0 && aten_type_of(im, all[i]) == INFER_BOOL)
+        if (aten_need_type(im, all[i], "what an index chooses") == 0 &&
+            aten_type_of(im, all[i]) == INFER_BOOL)
             onnx_fail(im, INFER_EUNSUPPORTED,
                       "a mask as an index: how many it chooses depends on "
                       "data");

@@ -110,12 +110,29 @@ int aten_not_equal(struct onnx_import *im)
     return ATEN_LAST(im, "Not", NULL, equal);
 }
 
+/* Refuses a known truth value beside one of a type that is not stated: of two
+ * truth values the sum is one. */
+static int need_truths(struct onnx_import *im)
+{
+    const char *const name[] = {"self", "other"};
+    const struct aten_arg *a;
+
+    for (int i = 0; i < 2; i++) {
+        a = aten_find(im, name[i]);
+        if (im->rc == 0 && operand_of(im, name[!i]).dtype == INFER_BOOL && a &&
+            a->kind == ATEN_VALUE)
+            aten_need_type(im, aten_tensor(im, name[i]), "a sum");
+    }
+    return im->rc;
+}
+
 /* a + alpha b, a - alpha b, and b - alpha a (param 1). */
 int aten_add(struct onnx_import *im)
 {
     const double alpha = aten_number(im, "alpha", 1);
     struct pb_span in[2], left;
 
+    need_truths(im);
     aten_operands(im, "self", "other", in);
     if (aten_row(im)->param) {
         left = in[0];
@@ -212,8 +229,11 @@ int aten_bitwise(struct onnx_import *im)
 {
     static const char *const integers[] = {"BitwiseAnd", "BitwiseOr",
                                            "BitwiseXor"};
+    static const char *const names[] = {"self", "other"};
     struct pb_span in[2];
 
+    for (int i = 0; i < 2; i++)
+        aten_need_type(im, aten_optional(im, names[i]), "an operator on bits");
     aten_operands(im, "self", "other", in);
     if (im->rc < 0)
         return im->rc;
@@ -228,7 +248,8 @@ int aten_bitwise_not(struct onnx_import *im)
 {
     const struct pb_span x = aten_tensor(im, "self");
 
-    if (im->rc == 0 && aten_type_of(im, x) == INFER_BOOL)
+    if (aten_need_type(im, x, "an operator on bits") == 0 &&
+        aten_type_of(im, x) == INFER_BOOL)
         return ATEN_LAST(im, "Not", NULL, x);
     return ATEN_LAST(im, "BitwiseNot", NULL, x);
 }

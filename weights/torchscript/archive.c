@@ -8,6 +8,7 @@
  *     NAME/constants/KEY   their storages
  *     NAME/code/ *.py      classes and functions, a file a module of Python
  *     NAME/byteorder       "little", where there is one
+ *     NAME/traced_inputs.pkl  types and sizes of a trace's inputs
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,17 +121,28 @@ static int take_room(struct ts_archive *a, size_t bytes,
     return 0;
 }
 
-static int read_pickle(struct ts_archive *a, int which, struct infer_error *err)
+int ts_archive_read(struct ts_archive *a, const char *name,
+                    struct infer_error *err, struct zipfile_data *out)
 {
-    const int64_t i = member(a, pickles[which]);
-    struct pickle *p = &a->pickle[which];
+    const int64_t i = member(a, name);
     int rc;
 
+    *out = (struct zipfile_data){.data = NULL};
     if (i < 0)
         return 0;
-    rc = zipfile_read(&a->zip, (size_t)i, err, &a->text[which]);
-    if (rc == 0)
-        rc = take_room(a, a->text[which].bytes, err);
+    rc = zipfile_read(&a->zip, (size_t)i, err, out);
+    if (rc == 0 && (rc = take_room(a, out->bytes, err)) < 0)
+        zipfile_data_clear(out);
+    return rc;
+}
+
+static int read_pickle(struct ts_archive *a, int which, struct infer_error *err)
+{
+    struct pickle *p = &a->pickle[which];
+    int rc = ts_archive_read(a, pickles[which], err, &a->text[which]);
+
+    if (rc == 0 && !a->text[which].data)
+        return 0;
     if (rc == 0)
         rc = pickle_read(a->text[which].data, a->text[which].bytes, err, p);
     if (rc == 0) {

@@ -271,12 +271,16 @@ static int find_forward(struct ts_run *r, struct ts_value *self,
     return rc;
 }
 
-/* The shape stays unknown: rank -1. */
+/* The shape stays unknown: rank -1. The type is not stated. */
 static void add_input(struct ts_run *r, const struct ts_param *p)
 {
     struct aten_input *in = &r->program->input[r->program->n_inputs++];
 
-    *in = (struct aten_input){.name = p->name, .dtype = INFER_F32, .rank = -1};
+    *in = (struct aten_input){.name = p->name,
+                              .dtype = INFER_F32,
+                              .assumed = true,
+                              .rank = -1,
+                              .example_rank = -1};
 }
 
 int ts_list_inputs(struct ts_run *r)

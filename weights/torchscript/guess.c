@@ -4,7 +4,8 @@
  *
  * The program is run without an importer, until it needs a size.  An input that
  * goes into a convolution has its rank and the channels of its weights; batch,
- * height and width are free.  One that chooses entries is of integers.
+ * height and width are free.  One that chooses entries is of integers, one that
+ * says which is of truth values.
  */
 #include <string.h>
 
@@ -110,6 +111,21 @@ static bool is_index(struct pb_span op, int i)
     return false;
 }
 
+/* Whether it is of truth values: PyTorch takes no others there. */
+static bool is_truth(struct pb_span op, int i)
+{
+    return (i == 0 && is_op(op, "where")) ||
+           (i == 1 && is_op(op, "masked_fill"));
+}
+
+static void take_type(struct ts_guess *g, enum infer_dtype dtype)
+{
+    if (g->input->assumed)
+        g->input->dtype = dtype;
+    g->input->assumed = false;
+    g->known = true;
+}
+
 void ts_guess_step(struct ts_run *r, struct pb_span op, int n,
                    const struct ts_arg *arg, const struct ts_value *out)
 {
@@ -118,10 +134,12 @@ void ts_guess_step(struct ts_run *r, struct pb_span op, int n,
     const bool reads = x && ts_is_value(x) && x->text.data == g->now.data;
 
     for (int i = 0; i < n && i < 3; i++)
-        if (ts_is_value(&arg[i].value) && is_index(op, i) &&
+        if (ts_is_value(&arg[i].value) &&
             arg[i].value.text.data == g->now.data) {
-            g->input->dtype = INFER_I64;
-            g->known = true;
+            if (is_index(op, i))
+                take_type(g, INFER_I64);
+            else if (is_truth(op, i))
+                take_type(g, INFER_BOOL);
         }
     if (r->steps > MAX_STEPS)
         g->known = true;

@@ -111,23 +111,30 @@ static int power(struct ts_run *r, const struct ts_value *a,
     return 0;
 }
 
-static int compare(struct ts_run *r, struct pb_span name,
-                   const struct ts_value *a, const struct ts_value *b,
-                   struct ts_value *out)
+/* What is computed from a type that the file does not state. */
+static int computed(const struct ts_value *a, const struct ts_value *b,
+                    struct ts_value *out)
+{
+    out->assumed = a->assumed || b->assumed;
+    out->text = a->assumed ? a->text : b->text;
+    return 1;
+}
+
+static int compare(struct pb_span name, const struct ts_value *a,
+                   const struct ts_value *b, struct ts_value *out)
 {
     const double x = ts_real(a), y = ts_real(b);
     const bool ints = both_int(a, b);
     const int order = ints ? (a->i > b->i) - (a->i < b->i) : (x > y) - (x < y);
     const bool nan = !ints && (isnan(x) || isnan(y));
 
-    (void)r;
     *out = ts_bool(pb_span_is(name, "eq")   ? !nan && order == 0
                    : pb_span_is(name, "ne") ? nan || order != 0
                    : pb_span_is(name, "lt") ? !nan && order < 0
                    : pb_span_is(name, "le") ? !nan && order <= 0
                    : pb_span_is(name, "gt") ? !nan && order > 0
                                             : !nan && order >= 0);
-    return 1;
+    return computed(a, b, out);
 }
 
 static int bits(struct pb_span name, const struct ts_value *a,
@@ -139,7 +146,7 @@ static int bits(struct pb_span name, const struct ts_value *a,
 
     *out = a->kind == TSV_BOOL && b->kind == TSV_BOOL ? ts_bool(v != 0)
                                                       : ts_int(v);
-    return 1;
+    return computed(a, b, out);
 }
 
 static bool is_one_of(struct pb_span name, const char *const *list)
@@ -172,7 +179,7 @@ static int two(struct ts_run *r, struct pb_span name, const struct ts_value *a,
             return rc < 0 ? rc : 1;
         }
     if (is_one_of(name, comparisons))
-        return compare(r, name, a, b, out);
+        return compare(name, a, b, out);
     if (is_one_of(name, logic) && both_int(a, b))
         return bits(name, a, b, out);
     if (pb_span_is(name, "min") || pb_span_is(name, "max")) {

@@ -55,6 +55,10 @@ bool ts_archive_probe(const struct zipfile *zip);
 int ts_archive_open(struct blob *blob, struct infer_error *err,
                     struct ts_archive *out);
 void ts_archive_close(struct ts_archive *a);
+/* The bytes of FOLDER/name, counted against the archive's room; data is NULL
+ * where there is none. */
+int ts_archive_read(struct ts_archive *a, const char *name,
+                    struct infer_error *err, struct zipfile_data *out);
 /* Makes tensors loadable again after the constants of an attempt are gone. */
 void ts_archive_rewind(struct ts_archive *a);
 /* The file of module "__torch__.a.b", parsed on its first use.  *out is NULL
@@ -87,8 +91,10 @@ struct ts_object;
 
 struct ts_value {
     enum ts_kind kind;
-    int64_t i; /* BOOL, INT */
-    double f;  /* FLOAT */
+    bool assumed; /* INT: a type that the file does not state, BOOL: what
+                   * follows from one; text: the input */
+    int64_t i;    /* BOOL, INT */
+    double f;     /* FLOAT */
     struct pb_span text;
     struct ts_list *list; /* LIST, TUPLE, DICT: shared by all who have it */
     struct ts_object *object;
@@ -249,6 +255,12 @@ int ts_dim(struct ts_run *r, const struct ts_value *tensor, int64_t d,
            int64_t *out);
 int ts_dtype(struct ts_run *r, const struct ts_value *tensor,
              enum infer_dtype *out);
+/* The name of the input that the tensor's type follows from, where the file
+ * does not state that; else empty. */
+int ts_assumed(struct ts_run *r, const struct ts_value *tensor,
+               struct pb_span *out);
+/* Refuses a decision by the type of such an input. */
+int ts_type_unknown(struct ts_run *r, struct pb_span input);
 /* PyTorch's number of a type, and back (INFER_NONE for others). */
 int64_t ts_type_number(enum infer_dtype dtype);
 enum infer_dtype ts_type_of(int64_t number);
@@ -298,6 +310,13 @@ int ts_evaluate(struct ts_run *r, struct ts_frame *f, const struct ts_node *n,
                 struct ts_value *out);
 /* Statements of a block. */
 int ts_execute(struct ts_run *r, struct ts_frame *f, const struct ts_node *n);
+
+/* ---- what a trace recorded (traced.c) ------------------------------ */
+
+/* Types and sizes of the tensors that forward() was traced with, where the
+ * archive has them: stores them in the program's inputs. */
+int ts_read_traced(struct ts_archive *a, struct aten_program *program,
+                   struct infer_error *err);
 
 /* ---- shapes of inputs (guess.c) ------------------------------------ */
 

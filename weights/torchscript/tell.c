@@ -118,6 +118,30 @@ int ts_dtype(struct ts_run *r, const struct ts_value *tensor,
     return r->im->rc < 0 ? take_error(r) : 0;
 }
 
+int ts_assumed(struct ts_run *r, const struct ts_value *tensor,
+               struct pb_span *out)
+{
+    const struct pb_span *from;
+    struct pb_span now;
+    int rc = now_of(r, tensor, &now);
+
+    *out = (struct pb_span){NULL, 0};
+    if (rc < 0)
+        return rc;
+    from = aten_assumed(r->im, now);
+    if (from)
+        *out = *from;
+    return r->im->rc < 0 ? take_error(r) : 0;
+}
+
+int ts_type_unknown(struct ts_run *r, struct pb_span input)
+{
+    return ts_fail(r, INFER_EUNSUPPORTED,
+                   "a decision by the type of input '%.*s', which the file "
+                   "does not state: --input-type=%.*s:F32 (or BOOL, I64) does",
+                   PB_TEXT(input, 64), PB_TEXT(input, 64));
+}
+
 /* The one element of a value at each probe, or NULL. */
 static int elements(struct ts_run *r, const struct ts_value *v,
                     const struct onnx_small *const **out)
@@ -179,6 +203,12 @@ int ts_truth(struct ts_run *r, const struct ts_value *v, bool *known, bool *out)
 
     if (known)
         *known = true;
+    if (v->assumed) {
+        if (!known)
+            return ts_type_unknown(r, v->text);
+        *known = false;
+        return 0;
+    }
     if (ts_is_known(v)) {
         *out = v->kind == TSV_FLOAT ? v->f < 0 || v->f > 0 || v->f != v->f
                                     : v->i != 0;

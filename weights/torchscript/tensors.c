@@ -76,26 +76,36 @@ int ts_do_count_of(struct ts_run *r, int n, const struct ts_arg *arg,
 int ts_do_type_of(struct ts_run *r, int n, const struct ts_arg *arg,
                   struct ts_value *out)
 {
-    enum infer_dtype dtype;
+    struct pb_span input = {NULL, 0};
+    enum infer_dtype dtype = INFER_NONE;
     int rc;
 
     if (n != 1 || !ts_is_value(&arg[0].value))
         return 0;
     rc = ts_dtype(r, &arg[0].value, &dtype);
+    if (rc == 0)
+        rc = ts_assumed(r, &arg[0].value, &input);
     *out = ts_int(ts_type_number(dtype));
+    out->assumed = input.bytes > 0;
+    out->text = input;
     return rc < 0 ? rc : 1;
 }
 
 int ts_do_is_floating(struct ts_run *r, int n, const struct ts_arg *arg,
                       struct ts_value *out)
 {
-    enum infer_dtype dtype;
+    struct pb_span input = {NULL, 0};
+    enum infer_dtype dtype = INFER_NONE;
     int rc;
 
     if (n != 1 || !ts_is_value(&arg[0].value))
         return 0;
     rc = ts_dtype(r, &arg[0].value, &dtype);
+    if (rc == 0)
+        rc = ts_assumed(r, &arg[0].value, &input);
     *out = ts_bool(aten_is_float(dtype));
+    out->assumed = input.bytes > 0;
+    out->text = input;
     return rc < 0 ? rc : 1;
 }
 

@@ -73,6 +73,51 @@ static bool is_given(const struct weights_options *options, struct pb_span name,
     return false;
 }
 
+/* The type that the user states for an input, which the file's may not
+ * contradict. */
+static int state_type(const struct weights_options *options, int position,
+                      struct aten_input *in, struct infer_error *err)
+{
+    const struct weights_input_type *t = NULL;
+
+    for (int i = 0; i < options->input_type_count && !t; i++) {
+        t = &options->input_type[i];
+        if (t->name ? !pb_span_is(in->name, t->name) : i != position)
+            t = NULL;
+    }
+    if (!t)
+        return 0;
+    if (!in->assumed && t->dtype != in->dtype)
+        return error_set(err, INFER_EARGUMENT,
+                         "--input-type: input '%.*s' is of type %s by the file",
+                         PB_TEXT(in->name, 64), infer_dtype_name(in->dtype));
+    in->dtype = t->dtype;
+    in->assumed = false;
+    return 0;
+}
+
+/* The sizes that the file was traced with, for inputs whose sizes are not
+ * given; true where one had other sizes. */
+static bool take_examples(const struct weights_options *options,
+                          struct aten_program *program)
+{
+    bool changed = false;
+
+    for (int i = 0; i < program->n_inputs; i++) {
+        struct aten_input *in = &program->input[i];
+
+        if (is_given(options, in->name, i) || in->example_rank < 0)
+            continue;
+        changed |= in->rank != in->example_rank ||
+                   memcmp(in->dim, in->example,
+                          (size_t)in->example_rank * sizeof *in->dim) != 0;
+        in->rank = in->example_rank;
+        memcpy(in->dim, in->example, sizeof in->dim);
+        program->examples = true;
+    }
+    return changed;
+}
+
 static int find_inputs(struct ts_archive *a,
                        const struct weights_options *options,
                        struct infer_error *err, struct aten_program *program)
@@ -85,7 +130,18 @@ static int find_inputs(struct ts_archive *a,
         rc = ts_list_inputs(&r);
     ts_run_close(&r);
     if (rc == 0)
+        rc = ts_read_traced(a, program, err);
+    for (int i = 0; i < program->n_inputs && rc == 0; i++)
+        rc = state_type(options, i, &program->input[i], err);
+    if (rc == 0)
         rc = ts_guess_inputs(a, program);
+    for (int i = 0; i < program->n_inputs && rc == 0; i++)
+        if (program->input[i].rank < 0 && program->input[i].example_rank >= 0 &&
+            !is_given(options, program->input[i].name, i)) {
+            /* One of them needs its example: then all have theirs. */
+            take_examples(options, program);
+            break;
+        }
     for (int i = 0; i < program->n_inputs && rc == 0; i++)
         if (program->input[i].rank < 0 &&
             !is_given(options, program->input[i].name, i))
@@ -102,6 +158,14 @@ static int find_inputs(struct ts_archive *a,
     return rc;
 }
 
+static bool assumes(const struct aten_program *program)
+{
+    for (int i = 0; i < program->n_inputs; i++)
+        if (program->input[i].assumed)
+            return true;
+    return false;
+}
+
 static int read_program(struct ts_archive *a,
                         const struct weights_options *options,
                         struct infer_error *err, struct weights_import *out)
@@ -111,8 +175,14 @@ static int read_program(struct ts_archive *a,
 
     if (rc == 0)
         rc = aten_import(&program, options, err, &out->graph);
+    if (rc == INFER_EUNSUPPORTED && take_examples(options, &program)) {
+        error_clear(err);
+        rc = aten_import(&program, options, err, &out->graph);
+    }
     if (rc == 0)
-        snprintf(out->detail, sizeof out->detail, "program of TorchScript");
+        snprintf(out->detail, sizeof out->detail, "program of TorchScript%s%s",
+                 program.examples ? ", sizes of its trace" : "",
+                 assumes(&program) ? ", inputs of floats assumed" : "");
     onnx_arena_clear(&program.arena);
     return rc;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "weights/aten/export.h"
+#include "weights/aten/export/export.h"
 
 #define OPERATORS "torch.ops.aten."
 #define VISION    "torch.ops.torchvision."

@@ -12,7 +12,7 @@
  * The graph is of PyTorch's operators, see aten.h.  Nothing is executed; sample
  * inputs, which are a pickle, are not read.
  */
-#include "weights/aten/export.h"
+#include "weights/aten/export/export.h"
 
 #include <stdio.h>
 #include <stdlib.h>

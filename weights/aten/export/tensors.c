@@ -7,7 +7,7 @@
 
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
-#include "weights/aten/export.h"
+#include "weights/aten/export/export.h"
 
 /* ---- listing ------------------------------------------------------- */
 

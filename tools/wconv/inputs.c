@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wconv --input-shape and --input-type: what the command line says of the
+ * network's inputs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/dtype.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "tools/wconv/wconv.h"
+
+int wconv_add_shape(struct cli *cli, const struct cli_option *o,
+                    const char *value, void *user)
+{
+    struct wconv_request *r = user;
+    struct weights_input_shape *s = &r->shape[r->weights.input_count];
+    char *name;
+
+    if (r->weights.input_count == (int)(sizeof(r->shape) / sizeof(*r->shape)))
+        return cli_bad_value(cli, o->name, value, "at most 16 shapes");
+    if (!cli_shape(value, &name, &s->rank, s->dim))
+        return CLI_BAD;
+    s->name = name;
+    r->weights.input_shape = r->shape;
+    r->weights.input_count++;
+    return 0;
+}
+
+int wconv_add_type(struct cli *cli, const struct cli_option *o,
+                   const char *value, void *user)
+{
+    struct wconv_request *r = user;
+    struct weights_input_type *t = &r->type[r->weights.input_type_count];
+    const char *const colon = strrchr(value, ':');
+
+    if (r->weights.input_type_count ==
+        (int)(sizeof(r->type) / sizeof(*r->type)))
+        return cli_bad_value(cli, o->name, value, "at most 16 types");
+    t->dtype = dtype_find(colon != NULL ? colon + 1 : value);
+    if (t->dtype == INFER_NONE || colon == value)
+        return CLI_BAD;
+    t->name = NULL;
+    if (colon != NULL) {
+        t->name = strndup(value, (size_t)(colon - value));
+        if (t->name == NULL) {
+            cli_error(cli, "out of memory");
+            return -1;
+        }
+    }
+    r->weights.input_type = r->type;
+    r->weights.input_type_count++;
+    return 0;
+}
+
+void wconv_clear_inputs(struct wconv_request *r)
+{
+    for (int i = 0; i < r->weights.input_count; i++)
+        free((char *)r->shape[i].name);
+    for (int i = 0; i < r->weights.input_type_count; i++)
+        free((char *)r->type[i].name);
+}
+
+/* Input of this name, or at this position where it is NULL; NULL: none. */
+static struct graph_value *find_input(struct graph *g, const char *name,
+                                      int position)
+{
+    for (int j = 0; j < g->n_inputs; j++)
+        if (name != NULL ? strcmp(g->value[g->input[j]].name, name) == 0
+                         : j == position)
+            return &g->value[g->input[j]];
+    return NULL;
+}
+
+/* Applies --input-shape. */
+static int set_shapes(struct graph *g, const struct wconv_request *r,
+                      struct infer_error *err)
+{
+    for (int i = 0; i < r->weights.input_count; i++) {
+        const struct weights_input_shape *s = &r->shape[i];
+        struct graph_value *v = find_input(g, s->name, i);
+
+        if (v == NULL)
+            return error_set(err, INFER_EARGUMENT,
+                             "--input-shape: the network has no input '%s'",
+                             s->name != NULL ? s->name : "of this position");
+        if (v->rank >= 0 && v->rank != s->rank)
+            return error_set(err, INFER_EARGUMENT,
+                             "--input-shape: input '%s' has %d dimensions, "
+                             "not %d",
+                             v->name, v->rank, s->rank);
+        v->rank = s->rank;
+        memcpy(v->dim, s->dim, sizeof(v->dim));
+    }
+    return INFER_OK;
+}
+
+/* Whether the types of --input-type are those of the graph: only a file that
+ * states none takes them. */
+static int check_types(struct graph *g, const struct wconv_request *r,
+                       struct infer_error *err)
+{
+    for (int i = 0; i < r->weights.input_type_count; i++) {
+        const struct weights_input_type *t = &r->type[i];
+        const struct graph_value *v = find_input(g, t->name, i);
+
+        if (v == NULL)
+            return error_set(err, INFER_EARGUMENT,
+                             "--input-type: the network has no input '%s'",
+                             t->name != NULL ? t->name : "of this position");
+        if (v->dtype != t->dtype &&
+            !(scalar_is_float(t->dtype) && v->dtype == INFER_F32))
+            return error_set(err, INFER_EARGUMENT,
+                             "--input-type: input '%s' is of type %s by the "
+                             "file",
+                             v->name, infer_dtype_name(v->dtype));
+    }
+    return INFER_OK;
+}
+
+int wconv_set_inputs(struct graph *g, const struct wconv_request *r,
+                     struct infer_error *err)
+{
+    const int rc = set_shapes(g, r, err);
+
+    return rc < 0 ? rc : check_types(g, r, err);
+}
