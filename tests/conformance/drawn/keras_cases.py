@@ -6,6 +6,7 @@ import numpy as np
 
 L, O = keras.layers, keras.ops
 TEMPLATES = {}
+NAMES = {"L": L, "O": O, "keras": keras, "np": np}  # of expressions
 
 
 def template(f):
@@ -40,8 +41,7 @@ def draw_case(name, r):
         tensors.append(keras.Input(tuple(s), dtype=dtype, name="x%d" % i))
         inputs.append(draw.integers(0, kind, (2, *s)).astype(np.int32) if kind
                       else draw.standard_normal((2, *s)).astype(np.float32))
-    y = eval(text, {"L": L, "O": O, "keras": keras, "np": np},
-             dict(zip("xyz", tensors)))
+    y = eval(text, {**NAMES, **dict(zip("xyz", tensors))})
     model = keras.Model(tensors if len(tensors) > 1 else tensors[0], y)
     for w in model.weights:  # values in which a mistake shows
         v = np.asarray(w)

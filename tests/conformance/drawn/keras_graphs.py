@@ -11,8 +11,8 @@ Each case is a model of a drawn expression, sometimes behind a convolution.  It
 is written in all forms of the list (keras, h5, saved, frozen, float, half,
 hybrid, int8, 16x8; the last five are .tflite) and compared, floats to 1e-4 of
 the largest output, with Keras, and .tflite with TensorFlow's reference kernels
-on the same file: quantised ones in units of their outputs.  What Keras or
-TensorFlow do not build, write or run is left out.
+on the same file, those of dynamic range (hybrid) with --dynamic-range.  What
+Keras or TensorFlow do not build, write or run is left out.
 Exit status: 1 where a case differs or crashes.
 """
 import collections
@@ -35,10 +35,12 @@ from tensorflow.python.framework.convert_to_constants import \
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import suite
+import keras_models  # adds its templates
 from keras_cases import TEMPLATES, draw_case
 
 FORMS = ["keras", "h5", "saved", "frozen", "float", "half", "hybrid", "int8",
          "16x8"]
+LITE = ("float", "half", "hybrid", "int8", "16x8")  # .tflite
 REFERENCE = tf.lite.experimental.OpResolverType.BUILTIN_REF
 
 
@@ -72,7 +74,9 @@ def write(form, model, inputs, folder):
             out.write(convert_variables_to_constants_v2(
                 f).graph.as_graph_def().SerializeToString())
         return path
-    c = tf.lite.TFLiteConverter.from_concrete_functions([f], model)
+    # Frozen: of variables TensorFlow writes handles without their values.
+    c = tf.lite.TFLiteConverter.from_concrete_functions(
+        [convert_variables_to_constants_v2(f, lower_control_flow=False)])
     if form != "float":
         c.optimizations = [tf.lite.Optimize.DEFAULT]
     if form == "half":
@@ -162,7 +166,8 @@ def attempt(a, form, model, inputs, want):
     except Exception as e:  # whatever TensorFlow says
         return "not exported", " ".join(str(e).split())[:200]
     target = a.folder + "/m.infer"
-    rc, text = suite.run(a.wconv, path, "-o", target, "-q")
+    rc, text = suite.run(a.wconv, path, "-o", target, "-q", *(
+        ["--dynamic-range"] if form == "hybrid" else []))
     if rc != 0:
         return "refused" if rc == 2 else "crashed", text.replace(path, "")
     got, text = run(a, target, inputs,
