@@ -204,11 +204,12 @@ def main():
     by_form = collections.defaultdict(collections.Counter)
     for i in range(a.first, a.first + a.count):
         draw = random.Random("%d %d" % (a.seed, i))
-        keras.utils.set_random_seed(draw.randrange(1 << 30))
-        keras.backend.clear_session()
+        seed = draw.randrange(1 << 30)
         name = draw.choice(sorted(TEMPLATES))
         if a.only and not re.search(a.only, name):
             continue
+        keras.utils.set_random_seed(seed)
+        keras.backend.clear_session()
         text = name
         try:
             model, inputs, text = draw_case(name, draw)

@@ -35,6 +35,7 @@ import suite
 import torch_cases as cases
 from torch_ops import close, outputs_of
 
+TYPES = {torch.float32: "F32", torch.int64: "I64", torch.bool: "BOOL"}
 FORMS = ("ts", "dynamo", "pt2", "core", "trace", "script")
 
 
@@ -155,11 +156,14 @@ def attempt(a, draw, case, form):
             return "not exported", str(e).split("\n")[0], facts
     model = a.folder + "/case.infer"
     shape = []
-    if form in ("trace", "script"):  # which do not say what they take
+    if form == "script":  # which does not say what it takes
         arguments = torch.jit.load(path).forward.schema.arguments[1:]
         shape = ["--input-shape=%s:[%s]" % (n.name, ",".join(map(str, x.shape)))
                  for n, x in zip(arguments, inputs)
                  if not str(n.type).startswith("Optional")]
+        shape += ["--input-type=%s:%s" % (n.name, TYPES[x.dtype])
+                  for n, x in zip(arguments, inputs) if x.dtype in TYPES
+                  and not str(n.type).startswith("Optional")]
     rc, text = suite.run(a.wconv, path, "-o", model, "-q", *shape)
     if rc != 0:
         return ("refused" if rc == 2 else "crashed",
