@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CropAndResize: a part of a picture for each box, resized.
+ * Parts of pictures.
  *
+ * CropAndResize: a part of a picture for each box, resized.
  * Row i of a crop of n rows lies at y1 + i (y2 - y1) / (n - 1) of the picture's
  * height less one, where y1 and y2 are those of the box; a single row lies in
  * the middle.  That is GridSample with its corners fixed, whose coordinates go
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "weights/onnx/composed/compose.h"
 #include "weights/tensorflow/tensorflow.h"
 
 /* Most rows or columns of a crop. */
@@ -155,4 +157,106 @@ int tf_crop_and_resize(struct onnx_import *im)
     x = step(im, "Where", "crops", 3,
              (struct pb_span[]){far, number(im, outside), x}, NULL, 0);
     return tf_last(im, "Transpose", &x, 1, &last, 1);
+}
+
+/* ---- patches ------------------------------------------------------- */
+
+/* Slices of one patch's pixels, at most. */
+#define MAX_PATCH 1024
+
+struct patches {
+    int window[2], stride[2], rate[2];
+    int64_t out[2];
+};
+
+/* How many patches there are; pads x where they hang over. */
+static int place_patches(struct onnx_import *im, struct patches *p, int x)
+{
+    static const char *const words[] = {"VALID", "SAME", NULL};
+    int word = -1;
+
+    onnx_word(im, "padding", words, &word);
+    for (int i = 0; i < 2 && im->rc == 0; i++) {
+        const int64_t size = compose_dim(im, x, 2 + i);
+        const int64_t wide = (int64_t)(p->window[i] - 1) * p->rate[i] + 1;
+        int64_t extra;
+
+        p->out[i] = word == 1      ? (size + p->stride[i] - 1) / p->stride[i]
+                    : size >= wide ? (size - wide) / p->stride[i] + 1
+                                   : 0;
+        if (word < 0 || p->out[i] < 1) {
+            onnx_fail(im, INFER_EFORMAT, "no patch fits into %lld pixels",
+                      (long long)size);
+            break;
+        }
+        extra = (p->out[i] - 1) * p->stride[i] + wide - size;
+        if (word == 1 && extra > OP_MAX_STEP)
+            onnx_fail(im, INFER_EUNSUPPORTED, "patches of %lld pixels",
+                      (long long)wide);
+        if (word == 1 && extra > 0 && im->rc == 0)
+            x = compose_pad(im, x, 2 + i, (int)(extra / 2),
+                            (int)(extra - extra / 2), 0);
+    }
+    return im->rc < 0 ? -1 : x;
+}
+
+/* Patches side by side: the picture cut into a grid. */
+static int cut_patches(struct onnx_import *im, const struct patches *p, int x)
+{
+    static const int64_t order[6] = {0, 3, 5, 1, 2, 4};
+    const int64_t c = compose_dim(im, x, 1);
+    const int64_t grid[6] = {0,         c,           p->out[0], p->window[0],
+                             p->out[1], p->window[1]};
+    const int64_t flat[4] = {0, c * p->window[0] * p->window[1], p->out[0],
+                             p->out[1]};
+
+    for (int i = 0; i < 2; i++)
+        x = compose_slice(im, x, 2 + i, 0, p->out[i] * p->window[i], 1);
+    x = compose_reshape(im, x, 6, grid);
+    return compose_reshape(im, compose_transpose(im, x, 6, order), 4, flat);
+}
+
+/* One picture for each pixel of the patches. */
+static int slice_patches(struct onnx_import *im, const struct patches *p, int x)
+{
+    int part[MAX_PATCH], n = 0;
+
+    if ((int64_t)p->window[0] * p->window[1] > MAX_PATCH)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "patches of %dx%d pixels",
+                         p->window[0], p->window[1]);
+    for (int r = 0; r < p->window[0]; r++)
+        for (int s = 0; s < p->window[1]; s++) {
+            const int64_t at[2] = {(int64_t)r * p->rate[0],
+                                   (int64_t)s * p->rate[1]};
+
+            part[n] = x;
+            for (int i = 0; i < 2; i++)
+                part[n] = compose_slice(
+                    im, part[n], 2 + i, at[i],
+                    at[i] + (p->out[i] - 1) * p->stride[i] + 1, p->stride[i]);
+            n++;
+        }
+    return n == 1 ? part[0] : compose_concat(im, n, part, 1);
+}
+
+int tf_extract_patches(struct onnx_import *im)
+{
+    struct patches p;
+    int x;
+
+    onnx_arity(im, 1, 1);
+    tf_window_ints(im, "ksizes", false, p.window);
+    tf_window_ints(im, "strides", false, p.stride);
+    tf_window_ints(im, "rates", false, p.rate);
+    if (tf_picture(im, 0, false, &x) < 0)
+        return im->rc;
+    x = place_patches(im, &p, x);
+    if (im->rc < 0)
+        return im->rc;
+    if (p.window[0] == p.stride[0] && p.window[1] == p.stride[1] &&
+        p.rate[0] == 1 && p.rate[1] == 1)
+        x = cut_patches(im, &p, x);
+    else
+        x = slice_patches(im, &p, x);
+    return compose_output(im, 0, compose_channels_last(im, x));
 }

@@ -14,6 +14,8 @@ int tf_pool(struct onnx_import *im)
     int in;
 
     onnx_arity(im, 1, 1);
+    onnx_ignore(im, "include_batch_in_index"); /* of places, no output here */
+    onnx_ignore(im, "Targmax");
     onnx_defaults(GRAPH_POOL, &attr);
     attr.pool.pool.kind = (enum kern_pool_kind)tf_row(im)->param;
     for (int d = 0; d < KERN_MAX_SPATIAL; d++) {

@@ -51,20 +51,31 @@ int tf_top_k(struct onnx_import *im)
     return im->rc;
 }
 
-int tf_cumsum(struct onnx_import *im)
+/* param 1: products instead of sums. */
+int tf_cumulate(struct onnx_import *im)
 {
     bool exclusive = false, reverse = false;
-    struct onnx_attr attr[2];
-    struct pb_span in[2];
+    union graph_attr attr;
+    int64_t axis = 0;
+    struct graph_type t;
+    int x;
 
     onnx_arity(im, 2, 2);
     onnx_flag(im, "exclusive", &exclusive);
     onnx_flag(im, "reverse", &reverse);
-    attr[0] = tf_set_int("exclusive", exclusive);
-    attr[1] = tf_set_int("reverse", reverse);
-    in[0] = im->node->in[0];
-    in[1] = as_list(im, 1, "axis");
-    return tf_last(im, "CumSum", in, 2, attr, 2);
+    tf_axis(im, 1, &axis);
+    if (onnx_input_type(im, 0, 0, &t) < 0 || onnx_input(im, 0, &x) < 0)
+        return im->rc;
+    if (axis < -t.rank || axis >= t.rank)
+        return onnx_fail(im, INFER_EFORMAT,
+                         "axis %lld is outside a tensor of rank %d",
+                         (long long)axis, t.rank);
+    onnx_defaults(GRAPH_CUMULATE, &attr);
+    attr.cumulate.axis = (int)(axis < 0 ? axis + t.rank : axis);
+    attr.cumulate.exclusive = exclusive;
+    attr.cumulate.reverse = reverse;
+    attr.cumulate.product = tf_row(im)->param;
+    return onnx_emit(im, GRAPH_CUMULATE, &attr, &x, 1, 0, NULL);
 }
 
 /* Indices, depth, and the numbers at the index and elsewhere: ONNX has the
@@ -159,4 +170,101 @@ int tf_reverse(struct onnx_import *im)
     in[3] = tf_ints(im, "axes", axes, n);
     in[4] = tf_ints(im, "step", step, n);
     return tf_last(im, "Slice", in, 5, NULL, 0);
+}
+
+/* ---- writes -------------------------------------------------------- */
+
+static struct onnx_attr reduction(int kind)
+{
+    static const char *const words[] = {"none", "add", "max", "min"};
+
+    return tf_set_word("reduction", words[kind]);
+}
+
+/* A tensor with values at indices: instead of its own (param 0), added (1), the
+ * larger (2) or the smaller (3), or subtracted (4). */
+int tf_tensor_scatter(struct onnx_import *im)
+{
+    const bool minus = tf_row(im)->param == 4;
+    const struct onnx_attr how = reduction(minus ? 1 : tf_row(im)->param);
+    struct pb_span in[3];
+
+    if (onnx_arity(im, 3, 3) < 0)
+        return im->rc;
+    onnx_ignore(im, "bad_indices_policy");
+    memcpy(in, im->node->in, sizeof in);
+    if (minus)
+        in[2] = tf_next(im, "Neg", in[2], "negative");
+    return tf_last(im, "ScatterND", in, 3, &how, 1);
+}
+
+/* The same with zeros of a given shape, to which values are added. */
+int tf_scatter(struct onnx_import *im)
+{
+    const struct onnx_attr how = reduction(1);
+    struct pb_span in[3];
+    struct constant *zero;
+    struct graph_type t;
+
+    onnx_arity(im, 3, 3);
+    onnx_ignore(im, "bad_indices_policy");
+    if (onnx_input_type(im, 1, 0, &t) < 0)
+        return im->rc;
+    zero = constant_new(t.dtype, 0, NULL);
+    if (zero)
+        scalar_store(t.dtype, zero->data, 0, 0);
+    in[0] = onnx_step_constant(im, zero);
+    in[1] = im->node->in[2];
+    in[2] = tf_temp(im, "zeros");
+    onnx_step(im, "Expand", in, 2, in[2], NULL, 0);
+    in[0] = in[2];
+    in[1] = im->node->in[0];
+    in[2] = im->node->in[1];
+    return tf_last(im, "ScatterND", in, 3, &how, 1);
+}
+
+/* ---- sorted rows --------------------------------------------------- */
+
+/* How many entries of a sorted row lie below each value of a row (param 0), or
+ * not above it (1). */
+int tf_bound(struct onnx_import *im)
+{
+    const struct onnx_attr drop = tf_set_int("keepdims", 0);
+    const bool equal = tf_row(im)->param;
+    int64_t type = TF_INT32, axis = 1, last = 2;
+    struct pb_span in[2], list[2];
+    struct onnx_attr to;
+
+    if (onnx_arity(im, 2, 2) < 0)
+        return im->rc;
+    onnx_int(im, "out_type", 1, INT32_MAX, &type);
+    to = tf_set_int("to", tf_onnx_type((uint64_t)type));
+    for (int i = 0; i < 2; i++) {
+        in[0] = im->node->in[i];
+        in[1] = onnx_step_ints(im, 1, 1, i ? &last : &axis);
+        list[i] = tf_temp(im, i ? "values" : "row");
+        onnx_step(im, "Unsqueeze", in, 2, list[i], NULL, 0);
+    }
+    in[0] = list[1];
+    in[1] = list[0];
+    list[0] = tf_temp(im, "below");
+    onnx_step(im, equal ? "GreaterOrEqual" : "Greater", in, 2, list[0], NULL,
+              0);
+    in[0] = tf_temp(im, "ones");
+    onnx_step(im, "Cast", list, 1, in[0], &to, 1);
+    in[1] = onnx_step_ints(im, 1, 1, &last);
+    return tf_last(im, "ReduceSum", in, 2, &drop, 1);
+}
+
+/* Where of one input: the places of what is not 0, a row each. */
+int tf_where_true(struct onnx_import *im)
+{
+    static const int64_t order[2] = {1, 0};
+    const struct onnx_attr rows = tf_set_ints("perm", order, 2);
+    struct pb_span places;
+
+    if (onnx_arity(im, 1, 1) < 0)
+        return im->rc;
+    places = tf_next(im, "NonZero", im->node->in[0], "places");
+    return tf_last(im, "Transpose", &places, 1, &rows, 1);
 }

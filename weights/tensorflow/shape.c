@@ -254,15 +254,45 @@ int tf_split_v(struct onnx_import *im)
 
 /* ---- picking and padding ------------------------------------------- */
 
+/* Of dimensions that indices and values share, entries of the next one are
+ * picked: tuples of one index. */
+static int gather_batches(struct onnx_import *im, int64_t axis, int64_t batch)
+{
+    static const int64_t last = -1;
+    const struct onnx_attr attr = tf_set_int("batch_dims", batch);
+    const struct pb_span tuples = tf_temp(im, "tuples");
+    struct pb_span in[2];
+
+    if (axis != batch)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "entries of axis %lld with %lld axes shared",
+                         (long long)axis, (long long)batch);
+    in[0] = im->node->in[1];
+    in[1] = tf_ints(im, "last", &last, 1);
+    onnx_step(im, "Unsqueeze", in, 2, tuples, NULL, 0);
+    in[0] = im->node->in[0];
+    in[1] = tuples;
+    return tf_last(im, "GatherND", in, 2, &attr, 1);
+}
+
 int tf_gather(struct onnx_import *im)
 {
     struct onnx_attr attr;
     int64_t axis = 0, batch = 0;
 
     onnx_arity(im, 2, 3);
-    onnx_int(im, "batch_dims", 0, 0, &batch);
+    onnx_int(im, "batch_dims", -INFER_MAX_RANK, INFER_MAX_RANK, &batch);
     if (im->node->n_in == 3)
         tf_axis(im, 2, &axis);
+    if (batch != 0 && im->rc == 0) {
+        struct graph_type x, index;
+
+        onnx_input_type(im, 0, 0, &x);
+        if (onnx_input_type(im, 1, 0, &index) < 0)
+            return im->rc;
+        return gather_batches(im, axis < 0 ? axis + x.rank : axis,
+                              batch < 0 ? batch + index.rank : batch);
+    }
     attr = tf_set_int("axis", axis);
     return tf_last(im, "Gather", im->node->in, 2, &attr, 1);
 }

@@ -297,3 +297,21 @@ void tflite_import_fill(struct tflite_import *im, int param)
             tflite_dims(im, GRAPH_EXPAND, tflite_in(im, 1, false), n, dim),
             false);
 }
+
+/* x < x, which holds nowhere, as numbers. */
+void tflite_import_zeros_like(struct tflite_import *im, int param)
+{
+    bool swapped;
+    int x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1))
+        return;
+    x = tflite_in_any_order(im, &swapped);
+    if (im->status < 0)
+        return;
+    tflite_out(im, 0,
+               tflite_cast(im, tflite_binary(im, KERN_LESS, x, x),
+                           tflite_value_type(im, x, 0)->dtype),
+               swapped);
+}
