@@ -12,6 +12,7 @@
 #include "kernels/bn_stats.h"
 #include "kernels/names.h"
 #include "kernels/problem.h"
+#include "kernels/table/accumulator.h"
 #include "kernels/table/product_slope.h"
 
 /* A buffer that is filled from the front and cut off at its end. */
@@ -323,6 +324,8 @@ static void put_epilogue(struct text *t, const struct kern_problem *p)
     if (product_table_of(p))
         put(t, product_slope_of(p) ? " +slopes%lld" : " +table%lld",
             (long long)product_table_of(p)->dim[0]);
+    if (accumulator_of(p))
+        put(t, " +accumulator");
 }
 
 static const char *layout_name(const struct kern_tensor *t)

@@ -45,11 +45,14 @@ static int table_of(const struct multiplier *m, struct infer_error *err,
     return rc;
 }
 
-/* Copies the table to the device, and after it the factors of its products. */
+/* Copies the table to the device, and after it the accumulator or the factors
+ * of its products. */
 static int send_table(struct infer_session *s, const struct multiplier *m,
                       const void *entry, const uint16_t *factors,
                       struct infer_error *err)
 {
+    const void *beside =
+        m->accumulated ? (const void *)m->accumulator : factors;
     const struct device *d = &s->device;
     const size_t entries = 4 * multiplier_entries(m);
     const size_t bytes = plan_products_bytes(&s->products);
@@ -58,7 +61,7 @@ static int send_table(struct infer_session *s, const struct multiplier *m,
     if (rc == 0)
         rc = d->ops->copy_in(d, s->products.entry, entry, entries, err);
     if (rc == 0 && bytes > entries)
-        rc = d->ops->copy_in(d, (char *)s->products.entry + entries, factors,
+        rc = d->ops->copy_in(d, (char *)s->products.entry + entries, beside,
                              bytes - entries, err);
     return rc;
 }
@@ -77,7 +80,8 @@ int session_take_multiplier(struct infer_session *s, const char *text,
         rc = error_set(err, INFER_EMEMORY, "out of memory");
     if (rc == 0)
         rc = table_of(m, err, &entry);
-    if (rc == 0 && m->kind == MULTIPLIER_FLOAT) {
+    s->products.accumulated = m->accumulated;
+    if (rc == 0 && m->kind == MULTIPLIER_FLOAT && !m->accumulated) {
         rc = multiplier_factors(m, err, &factors);
         s->products.factors = rc > 0 ? rc : 0;
         rc = rc > 0 ? 0 : rc;

@@ -304,6 +304,22 @@ static bool is_source(const char *path)
 int tool_open_multiplier(const char *text, struct infer_error *err,
                          struct multiplier **out)
 {
-    return is_source(text) ? compile(text, err, out)
-                           : multiplier_open(text, err, out);
+    int32_t accumulator[2];
+    char *path;
+    const int accumulated = multiplier_split(text, err, &path, accumulator);
+    int rc = accumulated;
+
+    if (rc >= 0 && is_source(path)) {
+        rc = compile(path, err, out);
+        if (rc == 0 && accumulated) {
+            rc = multiplier_accumulate(*out, accumulator, err);
+            if (rc < 0)
+                multiplier_free(*out);
+        }
+    } else if (rc >= 0) {
+        rc = multiplier_open(text, err, out);
+    }
+    if (accumulated >= 0)
+        free(path);
+    return rc;
 }

@@ -2,7 +2,7 @@
 /* The check of a table of products or of their derivatives. */
 #include "kernels/check/problem_check.h"
 #include "kernels/quant/quant.h"
-#include "kernels/table/product_factors.h"
+#include "kernels/table/accumulator.h"
 #include "kernels/table/product_slope.h"
 
 static int check_factors(const struct kern_problem *p,
@@ -19,20 +19,39 @@ static int check_factors(const struct kern_problem *p,
     return 0;
 }
 
-/* Derivatives have one point; products may have factors in its place. */
+static int check_accumulator(const struct kern_problem *p,
+                             const struct kern_tensor *t,
+                             struct infer_error *why)
+{
+    if (t->rank != 1 || t->dim[0] != 2 || t->stride[0] != 1)
+        return REFUSE(p, why, "an accumulator is not dense, of 2 numbers");
+    return 0;
+}
+
+/* Whether in[i] is of a table of products: factors, or an accumulator. */
+static bool is_beside_table(const struct kern_problem *p, int i)
+{
+    return &p->in[i] == product_factors_of(p) || &p->in[i] == accumulator_of(p);
+}
+
+/* Derivatives have one point; products may have factors or
+ * an accumulator in its place. */
 static int check_point(const struct kern_problem *p, struct infer_error *why)
 {
     const bool slopes = product_slope_of(p) != NULL;
     const int at = product_point_in(p);
     const struct kern_tensor *t = kern_problem_in(p, at);
 
-    if (product_factors_of(p))
-        return check_factors(p, product_factors_of(p), why);
     for (int i = 0; i < p->n_in; i++)
         if ((i == PRODUCT_POINT_IN ||
              (p->op == KERN_CONV_WGRAD && i == PRODUCT_POINT_FIRST_IN)) &&
-            kern_problem_in(p, i) && (!slopes || i != at))
+            kern_problem_in(p, i) && !is_beside_table(p, i) &&
+            (!slopes || i != at))
             return REFUSE(p, why, "input %d needs a table of derivatives", i);
+    if (product_factors_of(p))
+        return check_factors(p, product_factors_of(p), why);
+    if (accumulator_of(p))
+        return check_accumulator(p, accumulator_of(p), why);
     if (!slopes)
         return 0;
     if (p->op == KERN_DENSE_FPROP)
@@ -58,6 +77,8 @@ int problem_check_product_table(const struct kern_problem *p,
         if (r < 0)
             return r;
     }
+    if (t && (t->rank < 2 || t->stride[0] < 0 || t->stride[1] < 0))
+        return REFUSE(p, why, "the table has negative strides");
     if (!t || quant_of(p)) /* quant.h states that of integers */
         return 0;
     if ((t->dtype != INFER_U32 && t->dtype != INFER_F32) || t->rank != 2 ||

@@ -242,6 +242,7 @@ struct graph_multiplier {
     bool is_signed;
     int bits;               /* of an operand, or of its mantissa */
     char *exact;            /* layers that do without, as words; or NULL */
+    char *accumulator;      /* how products are added, as a word; or NULL */
     struct constant *table; /* I32, 2^bits x 2^bits */
 };
 

@@ -18,6 +18,7 @@ void graph_multiplier_free(struct graph_multiplier *m)
         return;
     free(m->name);
     free(m->exact);
+    free(m->accumulator);
     constant_unref(m->table);
     free(m);
 }
@@ -37,10 +38,12 @@ struct graph_multiplier *graph_multiplier_copy(const struct graph_multiplier *m)
     *to = *m;
     to->name = m->name != NULL ? strdup(m->name) : NULL;
     to->exact = m->exact != NULL ? strdup(m->exact) : NULL;
+    to->accumulator = m->accumulator != NULL ? strdup(m->accumulator) : NULL;
     if (m->table != NULL)
         constant_ref(m->table);
     if ((m->name != NULL && to->name == NULL) ||
-        (m->exact != NULL && to->exact == NULL)) {
+        (m->exact != NULL && to->exact == NULL) ||
+        (m->accumulator != NULL && to->accumulator == NULL)) {
         graph_multiplier_free(to);
         return NULL;
     }
@@ -79,7 +82,9 @@ cJSON *graph_multiplier_to_json(const struct graph_multiplier *m)
         !json_put(json, "bits", cJSON_CreateNumber(m->bits)) ||
         (m->is_signed && !json_put(json, "signed", cJSON_CreateTrue())) ||
         (m->exact != NULL &&
-         !json_put(json, "exact", cJSON_CreateString(m->exact)))) {
+         !json_put(json, "exact", cJSON_CreateString(m->exact))) ||
+        (m->accumulator != NULL &&
+         !json_put(json, "accumulator", cJSON_CreateString(m->accumulator)))) {
         cJSON_Delete(json);
         return NULL;
     }
@@ -94,8 +99,9 @@ static const cJSON *find_fault(const cJSON *json)
     cJSON_ArrayForEach(item, json)
     {
         const char *key = item->string;
-        const bool text = strcmp(key, "name") == 0 ||
-                          strcmp(key, "kind") == 0 || strcmp(key, "exact") == 0;
+        const bool text =
+            strcmp(key, "name") == 0 || strcmp(key, "kind") == 0 ||
+            strcmp(key, "exact") == 0 || strcmp(key, "accumulator") == 0;
 
         if (!(text && cJSON_IsString(item)) &&
             !(strcmp(key, "bits") == 0 && cJSON_IsNumber(item)) &&
@@ -135,6 +141,7 @@ int graph_multiplier_from_json(const cJSON *json, struct infer_error *err,
 {
     const char *name = json_string(json, "name");
     const char *exact = json_string(json, "exact");
+    const char *accumulator = json_string(json, "accumulator");
     const cJSON *fault = find_fault(json);
     struct graph_multiplier *m;
     int rc;
@@ -151,6 +158,9 @@ int graph_multiplier_from_json(const cJSON *json, struct infer_error *err,
     if (exact != NULL && strlen(exact) > MAX_WORDS)
         return error_set(err, INFER_EFORMAT,
                          "\"exact\" is longer than %d bytes", MAX_WORDS);
+    if (accumulator != NULL && strlen(accumulator) > MAX_NAME)
+        return error_set(err, INFER_EFORMAT,
+                         "\"accumulator\" is longer than %d bytes", MAX_NAME);
     m = calloc(1, sizeof(*m));
     if (m == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
@@ -158,7 +168,9 @@ int graph_multiplier_from_json(const cJSON *json, struct infer_error *err,
     if (rc == INFER_OK) {
         m->name = strdup(name);
         m->exact = exact != NULL ? strdup(exact) : NULL;
-        if (m->name == NULL || (exact != NULL && m->exact == NULL))
+        m->accumulator = accumulator != NULL ? strdup(accumulator) : NULL;
+        if (m->name == NULL || (exact != NULL && m->exact == NULL) ||
+            (accumulator != NULL && m->accumulator == NULL))
             rc = error_set(err, INFER_EMEMORY, "out of memory");
     }
     if (rc < 0) {

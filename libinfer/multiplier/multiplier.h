@@ -7,6 +7,7 @@
  *     read.c, lists.c, axm.c     files, recognised by their content
  *     significands.c             integers as significands
  *     slopes.c                   derivatives of products
+ *     accumulator.c              how products are added
  *     store.c                    in model files
  *     measure.c                  errors of a table
  */
@@ -36,8 +37,10 @@ struct multiplier {
     int bits;
     bool is_signed; /* of integers */
     char name[MULTIPLIER_NAME];
-    const char *form; /* what it was read from, in words */
-    uint32_t crc;     /* CRC-32 of the table as .axm holds it */
+    const char *form;       /* what it was read from, in words */
+    uint32_t crc;           /* CRC-32 of the table as .axm holds it */
+    bool accumulated;       /* products are added by the accumulator */
+    int32_t accumulator[2]; /* as kernels/table/accumulator.h has it */
     /* 4^bits entries; that of a (first operand) and b is table[a << bits | b].
      */
     int32_t *table;
@@ -100,10 +103,26 @@ int multiplier_of_significands(const struct multiplier *from,
                                struct infer_error *err,
                                struct multiplier **out);
 
+/* Splits "MULTIPLIER,acc=WORD" where it ends so.  *name: the multiplier, to be
+ * freed.  1: it has an accumulator, which is filled in; 0: it has none;
+ * EARGUMENT with all words in the text for an unknown one, EMEMORY. */
+int multiplier_split(const char *text, struct infer_error *err, char **name,
+                     int32_t accumulator[2]);
+/* Parses a WORD: fp32, bf16 or loa-K. */
+int multiplier_read_accumulator(const char *word, struct infer_error *err,
+                                int32_t accumulator[2]);
+/* The word of an accumulator.  Returns buf. */
+#define MULTIPLIER_ACCUMULATOR 16
+const char *multiplier_accumulator_word(const int32_t accumulator[2],
+                                        char buf[MULTIPLIER_ACCUMULATOR]);
+/* Gives a multiplier an accumulator.  EUNSUPPORTED: its sums are integers. */
+int multiplier_accumulate(struct multiplier *m, const int32_t accumulator[2],
+                          struct infer_error *err);
+
 /* A formula by its name ("mitchell-7"), else a file, or a file's integers as
  * significands ("significands:FILE").  A file of a formula's name needs a
- * folder before it ("./mitchell-7").  EARGUMENT: neither; EIO, EFORMAT,
- * EMEMORY.  *out: multiplier_free(). */
+ * folder before it ("./mitchell-7").  Either may end with ",acc=WORD".
+ * EARGUMENT: neither; EIO, EFORMAT, EMEMORY.  *out: multiplier_free(). */
 int multiplier_open(const char *text, struct infer_error *err,
                     struct multiplier **out);
 /* A formula.  EARGUMENT with all formulas in the text if there is none of the

@@ -355,8 +355,9 @@ static int open_significands(const char *path, struct infer_error *err,
     return rc;
 }
 
-int multiplier_open(const char *text, struct infer_error *err,
-                    struct multiplier **out)
+/* A multiplier without an accumulator. */
+static int open_products(const char *text, struct infer_error *err,
+                         struct multiplier **out)
 {
     static const char significands[] = "significands:";
     struct infer_error io, unknown;
@@ -380,5 +381,24 @@ int multiplier_open(const char *text, struct infer_error *err,
     }
     rc = multiplier_read(text, data, bytes, err, out);
     free(data);
+    return rc;
+}
+
+int multiplier_open(const char *text, struct infer_error *err,
+                    struct multiplier **out)
+{
+    int32_t accumulator[2];
+    char *name;
+    const int accumulated = multiplier_split(text, err, &name, accumulator);
+
+    if (accumulated < 0)
+        return accumulated;
+    int rc = open_products(name, err, out);
+    free(name);
+    if (rc == 0 && accumulated) {
+        rc = multiplier_accumulate(*out, accumulator, err);
+        if (rc < 0)
+            multiplier_free(*out);
+    }
     return rc;
 }

@@ -21,6 +21,7 @@ static struct constant *table_of(const struct multiplier *m)
 int multiplier_store(const struct multiplier *m, const char *exact,
                      struct graph *g, struct infer_error *err)
 {
+    char word[MULTIPLIER_ACCUMULATOR];
     struct graph_multiplier *to;
     bool *layers;
     int rc = multiplier_exact_layers(g, exact, err, &layers);
@@ -36,7 +37,11 @@ int multiplier_store(const struct multiplier *m, const char *exact,
     to->is_signed = m->is_signed;
     to->bits = m->bits;
     to->exact = exact ? strdup(exact) : NULL;
-    if (!to->name || (exact && !to->exact))
+    if (m->accumulated)
+        to->accumulator =
+            strdup(multiplier_accumulator_word(m->accumulator, word));
+    if (!to->name || (exact && !to->exact) ||
+        (m->accumulated && !to->accumulator))
         rc = error_set(err, INFER_EMEMORY, "out of memory");
     else
         rc = graph_multiplier_set_table(to, table_of(m), err);
@@ -67,6 +72,14 @@ int multiplier_stored(const struct graph *g, struct infer_error *err,
     rc = constant_load(from->table, m->table, err);
     if (rc == 0)
         rc = multiplier_check_entries(m, m->name, err);
+    if (rc == 0 && from->accumulator) {
+        int32_t accumulator[2];
+        rc = multiplier_read_accumulator(from->accumulator, err, accumulator);
+        if (rc == 0)
+            rc = multiplier_accumulate(m, accumulator, err);
+        if (rc < 0)
+            rc = INFER_EFORMAT;
+    }
     if (rc < 0) {
         error_prefix(err, "the model's multiplier");
         multiplier_free(m);

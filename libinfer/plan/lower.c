@@ -129,13 +129,16 @@ int lower_begin(const struct lower *l, struct plan_emit *e)
     e->p.out[0].dtype = plan_dtype(l->plan, lower_out(l, 0)->dtype);
     if (l->plan->config->products && !l->plan->config->products->integers &&
         kern_op_takes_table(e->p.op) && !l->plan->exact_layers[l->index]) {
-        const int factors = product_factors_in(e->p.op);
+        const struct plan_products *products = l->plan->config->products;
+        const int beside = product_factors_in(e->p.op);
         e->in[PRODUCT_TABLE_IN] = plan_products_view(l->plan);
         e->p.n_in = PRODUCT_TABLE_IN + 1;
-        if (l->plan->config->products->factors > 0) {
-            e->in[factors] = plan_factors_view(l->plan);
-            if (e->p.n_in <= factors)
-                e->p.n_in = factors + 1;
+        if (products->factors > 0 || products->accumulated) {
+            e->in[beside] = products->accumulated
+                                ? plan_accumulator_view(l->plan)
+                                : plan_factors_view(l->plan);
+            if (e->p.n_in <= beside)
+                e->p.n_in = beside + 1;
         }
     }
     return 0;

@@ -175,7 +175,8 @@ size_t plan_products_bytes(const struct plan_products *products)
 {
     return (sizeof(uint32_t) << 2 * products->bits) +
            ((2 * sizeof(uint16_t) * (size_t)products->factors)
-            << products->bits);
+            << products->bits) +
+           (products->accumulated ? 2 * sizeof(int32_t) : 0);
 }
 
 /* Adds the buffer of the table of products, if the session has one. */
@@ -216,6 +217,16 @@ struct view plan_factors_view(const struct plan *plan)
                      .offset = INT64_C(2) << 2 * products->bits};
 
     v.t = kern_tensor_dense(INFER_BF16, 3, dim, KERN_NCHW);
+    return v;
+}
+
+struct view plan_accumulator_view(const struct plan *plan)
+{
+    const int64_t dim[1] = {2};
+    struct view v = {.buffer = plan->products,
+                     .offset = INT64_C(1) << 2 * plan->config->products->bits};
+
+    v.t = kern_tensor_dense(INFER_I32, 1, dim, KERN_NCHW);
     return v;
 }
 

@@ -24,8 +24,10 @@
 struct plan_products {
     int bits;
     bool integers;
-    int factors; /* r of the factors behind the entries
-                    (kernels/table/product_factors.h); 0: none */
+    int factors;      /* r of the factors behind the entries
+                         (kernels/table/product_factors.h); 0: none */
+    bool accumulated; /* an accumulator (kernels/table/accumulator.h) lies there
+                       * instead */
     void *entry;
     char *exact; /* layers that do without (multiplier/layers.h); or NULL */
 };
@@ -258,7 +260,8 @@ enum infer_dtype plan_input_dtype(const struct plan *plan,
 /* The table of products as a problem's input, row a, column b. */
 struct view plan_products_view(const struct plan *plan);
 struct view plan_factors_view(const struct plan *plan);
-/* Bytes of a table of products and of its factors. */
+struct view plan_accumulator_view(const struct plan *plan);
+/* Bytes of a table of products and of its factors or accumulator. */
 size_t plan_products_bytes(const struct plan_products *products);
 
 /* Sets a value's view. */

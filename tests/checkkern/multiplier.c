@@ -178,7 +178,7 @@ bool multiplier_compare(const struct reference *t, const void *result,
         /* Zeros of both signs: a sum with other zeros. */
         if (isnan(w) ? !isnan(found[i]) : found[i] != w) {
             snprintf(text, VERIFY_TEXT,
-                     "one product, element %lld: %.9g (%a), not %.9g (%a)",
+                     "bit by bit, element %lld: %.9g (%a), not %.9g (%a)",
                      (long long)i, found[i], found[i], w, w);
             return false;
         }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/table/product_factors.h"
+#include "kernels/table/accumulator.h"
 #include "kernels/table/product_slope.h"
 #include "kernels/quant/quant.h"
 #include "tests/checkkern/checkkern.h"
@@ -316,6 +316,25 @@ static void make_factors(struct maker *m, int bits)
         p->n_in = at + 1;
 }
 
+/* Gives the products an accumulator.  Of two such problems in three only the
+ * sums are stored, which rows must give bit by bit. */
+static void make_accumulator(struct maker *m)
+{
+    struct kern_problem *p = m->p;
+    const int at = accumulator_in(p->op), residual = kern_op_residual(p->op);
+    const int64_t dim[1] = {2};
+
+    p->in[at] = kern_tensor_dense(INFER_I32, 1, dim, KERN_NCHW);
+    if (p->n_in <= at)
+        p->n_in = at + 1;
+    if (rng_chance(&m->rng, 33))
+        return;
+    memset(&p->in[residual], 0, sizeof p->in[residual]);
+    if (p->op != KERN_CONV_WGRAD)
+        memset(&p->in[2], 0, sizeof p->in[2]);
+    memset(&p->epilogue, 0, sizeof p->epilogue);
+}
+
 void make_product_table(struct maker *m)
 {
     const bool often = m->row->backend != INFER_BACKEND_REF;
@@ -336,6 +355,10 @@ void make_product_table(struct maker *m)
     p->n_in = PRODUCT_TABLE_IN + 1;
     if (rng_chance(&m->rng, often ? 50 : 20)) {
         make_factors(m, bits);
+        return;
+    }
+    if (rng_chance(&m->rng, 30)) {
+        make_accumulator(m);
         return;
     }
     if (p->op != KERN_DENSE_FPROP && rng_chance(&m->rng, 40))

@@ -5,6 +5,7 @@
 
 #include "kernels/chain/chain.h"
 #include "kernels/op.h"
+#include "kernels/table/accumulator.h"
 #include "kernels/table/product_slope.h"
 #include "kernels/quant/quant.h"
 #include "tools/verify/verify.h"
@@ -279,6 +280,9 @@ bool data_is_exact(const struct kern_problem *p)
 
 bool data_output_is_exact(const struct kern_problem *p, int o)
 {
+    /* An accumulator's sums of integers need not be integers. */
+    if (accumulator_of(p) && kern_problem_in(p, kern_op_residual(p->op)))
+        return false;
     return data_is_exact(p) && !(p->op == KERN_CONV_FPROP && o == 1);
 }
 
@@ -457,6 +461,15 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
     }
     if (i == PRODUCT_TABLE_IN && product_table_of(p)) {
         data_fill_table(pass, rng, count, dense);
+        return;
+    }
+    if (&p->in[i] == accumulator_of(p)) {
+        ((int32_t *)dense)[0] =
+            (int32_t)rng_range(rng, 0, ACCUMULATOR_KINDS - 1);
+        ((int32_t *)dense)[1] =
+            rng_chance(rng, 10)
+                ? 0
+                : (int32_t)rng_range(rng, 0, ACCUMULATOR_MAX_LOWER);
         return;
     }
 

@@ -37,15 +37,19 @@ int wconv_store_multiplier(const struct wconv_request *request, struct graph *g,
 bool wconv_multiplier_words(const struct graph *g, char *buf, size_t bytes)
 {
     struct multiplier *m;
+    char sums[MULTIPLIER_ACCUMULATOR + 16] = "", word[MULTIPLIER_ACCUMULATOR];
 
     if (multiplier_stored(g, NULL, &m) < 0 || !m)
         return false;
-    snprintf(buf, bytes, "%s: %s of %d %sbits, CRC-32 %08x%s%.160s", m->name,
+    if (m->accumulated)
+        snprintf(sums, sizeof sums, ", sums by %s",
+                 multiplier_accumulator_word(m->accumulator, word));
+    snprintf(buf, bytes, "%s: %s of %d %sbits, CRC-32 %08x%s%s%.160s", m->name,
              m->kind == MULTIPLIER_FLOAT ? "floating point"
              : m->is_signed              ? "signed integers"
                                          : "unsigned integers",
              m->bits, m->kind == MULTIPLIER_FLOAT ? "mantissa " : "", m->crc,
-             g->multiplier->exact ? "; exact: " : "",
+             sums, g->multiplier->exact ? "; exact: " : "",
              g->multiplier->exact ? g->multiplier->exact : "");
     multiplier_free(m);
     return true;

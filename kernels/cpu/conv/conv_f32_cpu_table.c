@@ -22,6 +22,9 @@
  * their table is kept with the operand q outermost, and a scalar and a column
  * together have one operand that the derivatives are taken at.
  *
+ * With an accumulator (kernels/table/accumulator.h) terms have its order, taps
+ * first and their channels innermost; its chunks are the 64 terms.
+ *
  * Layers on integers of 8 bits (kernels/quant/quant.h) go the same way.  Lines
  * and scalars are codes, and the table, made anew for each run, holds
  * (x - x_zero) w + error: a row of 256 products a weight, then 0 for padding.
@@ -36,12 +39,12 @@
 #include "kernels/cpu/conv/dot_layer.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
-#include "kernels/table/product_factors.h"
+#include "kernels/table/accumulator.h"
 #include "kernels/table/product_slope.h"
 
 #define COLUMNS 64
 #define SCALARS 32
-#define TERMS   64
+#define TERMS   ACCUMULATOR_CHUNK
 /* Entries of a row of products of codes, and the one for padding. */
 #define CODE_ROW 272
 #define OUTSIDE  256
@@ -67,6 +70,7 @@ struct job {
     float *slopes;
     int gradient;   /* of derivatives: which of in[] is the gradient */
     int32_t *codes; /* of integers, instead: [256][CODE_ROW] */
+    const int32_t *accumulator; /* its kind and parameter, or NULL */
     int bits;
     int spatial;
     int64_t pixels, taps;    /* of one group */
@@ -85,6 +89,7 @@ struct block {
     bool odd[TERMS];                 /* a line has infinity or NaN */
     uint32_t scalar[SCALARS][TERMS]; /* elements of in[1] */
     float total[SCALARS][COLUMNS];
+    uint32_t run[SCALARS][COLUMNS];  /* of an accumulator: bit patterns */
     int64_t whole[SCALARS][COLUMNS]; /* the same of integers */
 };
 
@@ -124,7 +129,17 @@ static struct place pixel_at(const struct job *j, int64_t i)
     return at;
 }
 
-/* Tap i of a group: its channels, each with all of its window. */
+/* Channels of a tap, where they are its innermost part. */
+static int64_t inner_channels(const struct job *j)
+{
+    const struct kern_tensor *w = is_wgrad(j) ? &j->p->out[0] : &j->p->in[W];
+
+    return j->p->op == KERN_CONV_TRANSPOSE_FPROP ? w->dim[0] / j->groups
+                                                 : w->dim[1];
+}
+
+/* Tap i of a group: its channels, each with all of its window; with an
+ * accumulator the window, each place with all channels. */
 static struct place tap_at(const struct job *j, int64_t group, int64_t i)
 {
     const struct kern_problem *p = j->p;
@@ -133,8 +148,11 @@ static struct place tap_at(const struct job *j, int64_t group, int64_t i)
     const struct kern_tensor *o = is_wgrad(j) ? j->point : NULL;
     const bool transposed = p->op == KERN_CONV_TRANSPOSE_FPROP;
     const int channel = transposed ? 0 : 1;
+    const int64_t inner = j->accumulator ? inner_channels(j) : 1;
+    const int64_t within = i % inner;
     struct place at = {0};
 
+    i /= inner;
     for (int d = w->rank - 1; d >= 2; d--) {
         const int64_t index = i % w->dim[d];
         i /= w->dim[d];
@@ -143,6 +161,8 @@ static struct place tap_at(const struct job *j, int64_t group, int64_t i)
         at.add += r ? index * r->stride[d] : 0;
         at.point += o ? index * o->stride[d] : 0;
     }
+    if (j->accumulator)
+        i = within;
     at.out += i * w->stride[channel];
     at.add += r ? i * r->stride[channel] : 0;
     at.point += o ? i * o->stride[channel] : 0;
@@ -188,29 +208,50 @@ CPU_INLINE bool is_inside(const struct job *j, const struct place *pixel,
 
 /* ---- sums ---------------------------------------------------------- */
 
-/* sum[j] += v[j] times b by the row of b; all are finite, b is not zero.  An
- * entry plus the first exponent fits into 31 bits; low and most are the limits
- * of that sum beyond which the product is zero or infinity. */
-CPU_INLINE void add_line(const uint32_t *restrict row, int shift, uint32_t b,
-                         const uint32_t *restrict v, float *restrict sum)
+/* A second operand b, finite and not zero.  An entry plus the first exponent
+ * fits into 31 bits; low and most are the limits of that sum beyond which the
+ * product is zero or infinity. */
+struct second {
+    uint32_t b, base;
+    int32_t low, most;
+};
+
+CPU_INLINE struct second second_of(uint32_t b)
 {
     const int64_t eb = b & PRODUCT_TABLE_EXPONENT;
     const int64_t over = ((INT64_C(127) + 255) << 23) - eb - 1;
-    const int32_t low = (int32_t)((INT64_C(128) << 23) - eb);
-    const int32_t most = over < INT32_MAX ? (int32_t)over : INT32_MAX;
-    const uint32_t base = (uint32_t)eb - (UINT32_C(127) << 23);
+
+    return (struct second){.b = b,
+                           .base = (uint32_t)eb - (UINT32_C(127) << 23),
+                           .low = (int32_t)((INT64_C(128) << 23) - eb),
+                           .most =
+                               over < INT32_MAX ? (int32_t)over : INT32_MAX};
+}
+
+/* The product of a, which is finite, whose entry is given. */
+CPU_INLINE uint32_t product_of(const struct second *s, uint32_t a,
+                               uint32_t entry)
+{
+    const uint32_t ea = a & PRODUCT_TABLE_EXPONENT;
+    const int32_t t = (int32_t)(ea + entry);
+    uint32_t bits = (uint32_t)t + s->base;
+
+    bits = t > s->most ? PRODUCT_TABLE_EXPONENT : bits;
+    bits = t < s->low ? 0 : bits;
+    bits = ea == 0 ? 0 : bits;
+    return bits | ((a ^ s->b) & PRODUCT_TABLE_SIGN);
+}
+
+/* sum[j] += v[j] times b by the row of b; all are finite, b is not zero. */
+CPU_INLINE void add_line(const uint32_t *restrict row, int shift, uint32_t b,
+                         const uint32_t *restrict v, float *restrict sum)
+{
+    const struct second s = second_of(b);
 
 #pragma omp simd
-    for (int j = 0; j < COLUMNS; j++) {
-        const uint32_t a = v[j], ea = a & PRODUCT_TABLE_EXPONENT;
-        const int32_t t =
-            (int32_t)(ea + row[(a & PRODUCT_TABLE_FRACTION) >> shift]);
-        uint32_t bits = (uint32_t)t + base;
-        bits = t > most ? PRODUCT_TABLE_EXPONENT : bits;
-        bits = t < low ? 0 : bits;
-        bits = ea == 0 ? 0 : bits;
-        sum[j] += cpu_float_of(bits | ((a ^ b) & PRODUCT_TABLE_SIGN));
-    }
+    for (int j = 0; j < COLUMNS; j++)
+        sum[j] += cpu_float_of(product_of(
+            &s, v[j], row[(v[j] & PRODUCT_TABLE_FRACTION) >> shift]));
 }
 
 /* The same for any operands; columns that are not inside have no product. */
@@ -244,6 +285,73 @@ CPU_CLONES static void add_lines(const uint32_t *table, int bits,
 #pragma omp simd
         for (int j = 0; j < COLUMNS; j++)
             b->total[i][j] += sum[j];
+    }
+}
+
+/* The same by an accumulator; sums are bit patterns. */
+CPU_INLINE void accumulate_line(int kind, int lower,
+                                const uint32_t *restrict row, int shift,
+                                uint32_t b, const uint32_t *restrict v,
+                                uint32_t *restrict sum)
+{
+    const struct second s = second_of(b);
+
+#pragma omp simd
+    for (int j = 0; j < COLUMNS; j++)
+        sum[j] = accumulator_add(
+            kind, lower, sum[j],
+            product_of(&s, v[j],
+                       row[(v[j] & PRODUCT_TABLE_FRACTION) >> shift]));
+}
+
+static void accumulate_odd_line(const int32_t *accumulator, const uint32_t *row,
+                                int shift, uint32_t b, const uint32_t *v,
+                                uint64_t inside, uint32_t *sum)
+{
+    for (int j = 0; j < COLUMNS; j++)
+        if (inside >> j & 1)
+            sum[j] = accumulator_add(
+                accumulator[0], accumulator[1], sum[j],
+                product_table_join(
+                    v[j], b, row[(v[j] & PRODUCT_TABLE_FRACTION) >> shift]));
+}
+
+/* Adds the sums of `terms` terms, a chunk, to the runs; last: of their run. */
+CPU_CLONES static void accumulate_lines(const struct job *j, struct block *b,
+                                        int64_t terms, bool last)
+{
+    const int shift = 23 - j->bits;
+    const int kind = j->accumulator[0], lower = j->accumulator[1];
+
+    for (int64_t i = 0; i < b->scalars; i++) {
+        uint32_t sum[COLUMNS] = {0};
+        for (int64_t t = 0; t < terms; t++) {
+            const uint32_t s = b->scalar[i][t];
+            const uint32_t exponent = s & PRODUCT_TABLE_EXPONENT;
+            const uint32_t *row =
+                j->table +
+                ((size_t)((s & PRODUCT_TABLE_FRACTION) >> shift) << j->bits);
+            if (b->odd[t] || exponent == PRODUCT_TABLE_EXPONENT)
+                accumulate_odd_line(j->accumulator, row, shift, s, b->line[t],
+                                    b->inside[t], sum);
+            else if (exponent != 0 && kind == ACCUMULATOR_FP32)
+                accumulate_line(ACCUMULATOR_FP32, 0, row, shift, s, b->line[t],
+                                sum);
+            else if (exponent != 0 && kind == ACCUMULATOR_BF16)
+                accumulate_line(ACCUMULATOR_BF16, 0, row, shift, s, b->line[t],
+                                sum);
+            else if (exponent != 0)
+                accumulate_line(ACCUMULATOR_LOA, lower, row, shift, s,
+                                b->line[t], sum);
+        }
+        for (int c = 0; c < COLUMNS; c++) {
+            b->run[i][c] = accumulator_add(kind, lower, b->run[i][c], sum[c]);
+            if (!last)
+                continue;
+            b->total[i][c] = cpu_float_of(accumulator_add(
+                kind, lower, accumulator_bits(b->total[i][c]), b->run[i][c]));
+            b->run[i][c] = 0;
+        }
     }
 }
 
@@ -515,6 +623,8 @@ static void task(void *context, int64_t i)
         memset(b.whole, 0, sizeof b.whole);
     else
         memset(b.total, 0, sizeof b.total);
+    if (j->accumulator)
+        memset(b.run, 0, sizeof b.run);
     for (int64_t k = 0; k < b.columns; k++)
         b.column[k] = place_at(j, b.group, !is_wgrad(j), b.first_column + k);
     for (int64_t t = 0; t < j->terms; t += TERMS) {
@@ -524,6 +634,10 @@ static void task(void *context, int64_t i)
             add_codes(j->codes, &b, terms);
         else if (j->slopes)
             add_slopes(j, &b, terms);
+        else if (j->accumulator)
+            accumulate_lines(j, &b, terms,
+                             t + terms == j->terms ||
+                                 (t + terms) % ACCUMULATOR_RUN == 0);
         else
             add_lines(j->table, j->bits, &b, terms);
     }
@@ -646,6 +760,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         return 0;
     j.bits = product_table_bits_of(product_table_of(&e->problem));
     describe(&j);
+    if (accumulator_of(&e->problem))
+        j.accumulator = args->in[accumulator_in(e->problem.op)];
     turn_table(&j, args->workspace);
     if (product_slope_of(&e->problem)) {
         j.slopes = args->workspace;
@@ -675,7 +791,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         return error_set(why, INFER_EUNSUPPORTED, "takes a table of products");
     for (int i = 0; i < p->n_in; i++)
         if (i != PRODUCT_TABLE_IN && kern_problem_in(p, i) &&
-            &p->in[i] != product_factors_of(p) && !cpu_is_f32(&p->in[i]))
+            &p->in[i] != product_factors_of(p) &&
+            &p->in[i] != accumulator_of(p) && !cpu_is_f32(&p->in[i]))
             return error_set(why, INFER_EUNSUPPORTED, "takes F32");
     if (!cpu_is_f32(&p->out[0]) || p->n_out > 1)
         return error_set(why, INFER_EUNSUPPORTED, "gives one output, F32");

@@ -14,16 +14,18 @@
  * multiplied by packed.cuh, or by pairs.cuh if the products are sums; tile.cuh
  * then has what is left: other layers, and operands that are not plain.
  *
- * Gradients by derivatives (slope.cuh) need no facts.
+ * Gradients by derivatives (slope.cuh) and sums by an accumulator
+ * (accumulate.cuh) need no facts.
  *
  * The workspace holds the facts, then the sums of splits, or what
  * packed_plan.cuh puts there.
  */
+#include "kernels/cuda/table/accumulate.cuh"
 #include "kernels/cuda/table/packed_plan.cuh"
 #include "kernels/cuda/table/slope.cuh"
 #include "kernels/cuda/table/survey.cuh"
 #include "kernels/cuda/table/tile.cuh"
-#include "kernels/table/product_factors.h"
+#include "kernels/table/accumulator.h"
 #include "kernels/table/product_slope.h"
 
 /* Bytes before the sums of splits in the workspace. */
@@ -40,12 +42,15 @@ struct schedule {
 
 typedef void tile_function(const struct tile_args);
 typedef void slope_function(const struct slope_args);
+typedef void accumulate_function(const struct accumulate_args);
 
 struct shape {
     int columns, scalars, terms;
     size_t shared; /* without the table */
     tile_function *kernel;
-    slope_function *slopes, *large_slopes; /* table in shared memory or not */
+    /* With the table in shared memory, or not. */
+    slope_function *slopes, *large_slopes;
+    accumulate_function *accumulate, *large_accumulate;
 };
 
 #define SHAPE(WARPS, SCALARS, TERMS)                                           \
@@ -55,7 +60,9 @@ struct shape {
             sizeof(struct tile_shared<tile_shape<WARPS, SCALARS, TERMS>>),     \
             tile_kernel<WARPS, SCALARS, TERMS>,                                \
             slope_kernel<true, WARPS, SCALARS, TERMS>,                         \
-            slope_kernel<false, WARPS, SCALARS, TERMS>                         \
+            slope_kernel<false, WARPS, SCALARS, TERMS>,                        \
+            accumulate_kernel<true, WARPS, SCALARS, TERMS>,                    \
+            accumulate_kernel<false, WARPS, SCALARS, TERMS>                    \
     }
 
 /* The most scalars of a tile first. */
@@ -77,17 +84,18 @@ static int shape_of(const struct table_geometry *g)
 /* Shared memory for the table: entries of 4 bytes up to 6 bits, of 2 bytes for
  * 7, or as much as the device has.  Larger tables would leave one block a
  * multiprocessor, and their rows are of 512 bytes and more, which lanes read
- * with conflicts.  One of derivatives is there if it fits. */
+ * with conflicts.  One of derivatives, or beside an accumulator, is there whole
+ * (4 bytes an entry) if it fits. */
 static size_t table_room(const struct kern_device *d, const struct shape *s,
-                         int m, bool slopes)
+                         int m, bool whole)
 {
     const size_t all =
         d->shared_per_block_optin ? d->shared_per_block_optin : 64 * 1024;
     const size_t wanted =
         m > 7 ? 0
-              : (size_t)product_table_entries(m) * (m > 6 && !slopes ? 2 : 4);
+              : (size_t)product_table_entries(m) * (m > 6 && !whole ? 2 : 4);
 
-    if (slopes)
+    if (whole)
         return s->shared + wanted <= all ? wanted : 0;
     return s->shared + wanted <= all ? wanted : all - s->shared;
 }
@@ -134,19 +142,33 @@ static void split(struct schedule *s, int64_t tiles, int terms, int chunk,
     }
 }
 
-static void plan(const struct table_geometry *g, int m, bool slopes,
+/* One split for each run of an accumulator. */
+static void split_runs(struct schedule *s, int terms, int chunk)
+{
+    s->splits = blocks_of(terms, ACCUMULATOR_RUN);
+    s->split_terms =
+        s->splits > 1 ? ACCUMULATOR_RUN : blocks_of(terms, chunk) * chunk;
+}
+
+static void plan(const struct table_geometry *g, const struct kern_problem *p,
                  const struct kern_device *d, struct schedule *s)
 {
+    const bool whole = product_slope_of(p) || accumulator_of(p);
+    const int m = product_table_bits_of(product_table_of(p));
+
     s->shape = shape_of(g);
     const struct shape *shape = &shapes[s->shape];
-    s->room = table_room(d, shape, m, slopes);
+    s->room = table_room(d, shape, m, whole);
     const int slots = block_slots(d, shape->shared + s->room);
 
     s->column_blocks = blocks_of(g->columns(), shape->columns);
     s->scalar_blocks = blocks_of(g->scalars, shape->scalars);
     const int64_t tiles =
         (int64_t)g->groups * s->column_blocks * s->scalar_blocks;
-    split(s, tiles, g->terms(), shape->terms, slots);
+    if (accumulator_of(p))
+        split_runs(s, g->terms(), shape->terms);
+    else
+        split(s, tiles, g->terms(), shape->terms, slots);
     s->blocks = (int)(tiles * s->splits < slots ? tiles * s->splits : slots);
 }
 
@@ -241,6 +263,32 @@ static int launch_slopes(const struct kern_exec *e,
     return rc < 0 ? rc : launch_join(s, tile, args->stream, err);
 }
 
+static int launch_accumulated(const struct kern_exec *e,
+                              const struct kern_args *args,
+                              const struct tile_args *tile,
+                              struct infer_error *err)
+{
+    const struct schedule *s = (const struct schedule *)e->state;
+    const struct shape *shape = &shapes[s->shape];
+    const struct table_geometry *g = &tile->g;
+    struct accumulate_args a = {};
+
+    a.slope.tile = *tile;
+    a.accumulator = (const int32_t *)args->in[accumulator_in(e->problem.op)];
+    accumulate_function *kernel =
+        s->room > 0 ? shape->accumulate : shape->large_accumulate;
+    const int rc =
+        launch_chained(kernel, dim3((unsigned)s->blocks), dim3(TILE_THREADS),
+                       shape->shared + s->room, args->stream, a, err);
+    if (rc < 0 || s->splits == 1)
+        return rc;
+    return launch_chained(
+        accumulate_join,
+        dim3(cuda_grid((int64_t)g->groups * g->scalars * g->columns(),
+                       TILE_THREADS)),
+        dim3(TILE_THREADS), 0, args->stream, a, err);
+}
+
 static int launch_unless(const struct kern_exec *e,
                          const struct kern_args *args,
                          const struct factor_facts *unless,
@@ -256,6 +304,8 @@ static int launch_unless(const struct kern_exec *e,
     fill(e, args, s, &a);
     if (product_slope_of(&e->problem))
         return launch_slopes(e, args, &a, err);
+    if (accumulator_of(&e->problem))
+        return launch_accumulated(e, args, &a, err);
     a.unless = unless;
     rc = survey_launch(&e->problem, args, (struct table_facts *)args->workspace,
                        unless, err);
@@ -301,14 +351,12 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     if (kern_tensor_count(&e->problem.out[0]) == 0)
         return 0;
     table_fill(&g, &e->problem);
-    const bool slopes = product_slope_of(&e->problem) != NULL;
-    plan(&g, product_table_bits_of(product_table_of(&e->problem)), slopes, d,
-         s);
+    plan(&g, &e->problem, d, s);
     if (s->splits > 1)
         e->workspace += (size_t)s->splits * g.groups * g.scalars * g.columns() *
                         sizeof(float);
     s->multiprocessors = conv_multiprocessors(d);
-    if (slopes)
+    if (product_slope_of(&e->problem) || accumulator_of(&e->problem))
         return 0;
     const int m = product_table_bits_of(product_table_of(&e->problem));
     packed_plan_for(&e->problem, d, m, FACTS, false, &s->packed);
@@ -376,7 +424,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         const struct kern_tensor *t = kern_problem_in(p, i);
         const bool bias = i == 2 && !wgrad;
         if (t && i != PRODUCT_TABLE_IN && t != product_factors_of(p) &&
-            t->dtype != INFER_F32 && !(bias && cuda_is_real(t->dtype)))
+            t != accumulator_of(p) && t->dtype != INFER_F32 &&
+            !(bias && cuda_is_real(t->dtype)))
             return error_set(why, INFER_EUNSUPPORTED, "takes F32");
         if (t && !is_near(t))
             return error_set(why, INFER_EUNSUPPORTED,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What convolution and its transpose share. */
+#include "kernels/ref/conv/accumulated.h"
 #include "kernels/ref/conv/conv.h"
 #include "kernels/ref/conv/quantised.h"
 
@@ -81,6 +82,10 @@ void ref_conv_run(const struct kern_exec *e, const struct kern_args *args,
     v.table = ref_table_of(&e->problem, args);
     if (kern_tensor_count(y) == 0)
         return;
+    if (accumulator_of(&e->problem)) {
+        ref_accumulated_run(&e->problem, args);
+        return;
+    }
     ref_window_conv(&v.w, &e->problem);
     for (int64_t n = 0; n < y->dim[0]; n++)
         for (int64_t k = 0; k < y->dim[1]; k++)

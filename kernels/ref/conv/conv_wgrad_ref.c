@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient of a convolution's weights, 1 to 3 dimensions: each weight is the
  * sum of the products of what it joined. */
+#include "kernels/ref/conv/accumulated.h"
 #include "kernels/ref/conv/product.h"
 #include "kernels/ref/window.h"
 
@@ -102,6 +103,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     struct ref_walk walk;
 
     (void)err;
+    if (accumulator_of(p)) {
+        ref_accumulated_run(p, args);
+        return 0;
+    }
     fprop.op = KERN_CONV_FPROP;
     fprop.n_in = 2;
     fprop.in[1] = p->out[0];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fully connected layer over the last dimension: y = act(x W^T + bias + r). */
+#include "kernels/ref/conv/accumulated.h"
 #include "kernels/ref/conv/product.h"
 #include "kernels/ref/conv/quantised.h"
 
@@ -43,6 +44,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     struct ref_walk walk;
 
     (void)err;
+    if (accumulator_of(p)) {
+        ref_accumulated_run(p, args);
+        return 0;
+    }
     /* Walks the outputs; x is broadcast along the last dimension. */
     rows.dim[rows.rank - 1] = 1;
     ref_walk_start(&walk, y->rank, y->dim);

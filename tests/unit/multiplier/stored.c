@@ -168,6 +168,35 @@ TEST(test_session)
     assert_true(run("none", "first", y, &err) == INFER_EARGUMENT);
 }
 
+/* The accumulator is stored with the table. */
+TEST(test_accumulator)
+{
+    float plain[6], sums[6], y[6];
+    struct infer_error err = {0};
+    struct graph *g;
+
+    write_model("mbm-3", NULL);
+    expect_run(NULL, NULL, plain);
+    expect_run("mbm-3,acc=bf16", NULL, sums);
+    assert_memory_not_equal(plain, sums, sizeof y);
+    write_model("mbm-3,acc=bf16", NULL);
+    expect_run(NULL, NULL, y);
+    assert_memory_equal(y, sums, sizeof y);
+    expect_run("mbm-3", NULL, y);
+    assert_memory_equal(y, plain, sizeof y);
+    assert_int_equal(run("mbm-3,acc=half", NULL, y, &err), INFER_EARGUMENT);
+    /* A copy has it; a word that is none is refused. */
+    assert_int_equal(model_file_read(path, &err, &g), 0);
+    struct graph *copy = graph_copy(g);
+    assert_string_equal(copy->multiplier->accumulator, "bf16");
+    graph_free(g);
+    struct multiplier *m = NULL;
+    copy->multiplier->accumulator[0] = 'x';
+    assert_int_equal(multiplier_stored(copy, &err, &m), INFER_EFORMAT);
+    assert_null(m);
+    graph_free(copy);
+}
+
 TEST(test_store_refused)
 {
     struct graph *g = two_layers();
@@ -282,9 +311,13 @@ TEST(test_every_byte)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_session),
-        cmocka_unit_test(test_store_refused), cmocka_unit_test(test_records),
-        cmocka_unit_test(test_table_shapes),  cmocka_unit_test(test_every_byte),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_session),
+        cmocka_unit_test(test_accumulator),
+        cmocka_unit_test(test_store_refused),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_table_shapes),
+        cmocka_unit_test(test_every_byte),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

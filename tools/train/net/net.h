@@ -216,7 +216,8 @@ struct net {
     int64_t classes;
     void *host_metrics;
     struct view products[NET_STAGES]; /* tables of the multipliers */
-    struct view factors[NET_STAGES];  /* and their factors, if they have any */
+    /* And their factors, if they have any, or their accumulators. */
+    struct view factors[NET_STAGES];
     bool *exact_layers; /* of each node: whether it does without them */
 };
 

@@ -188,7 +188,8 @@ static void add_multiplier(const struct net *n, struct net_launch *e)
         n->g->node[e->where.node].op == GRAPH_CONV_TRANSPOSE) {
         t->stride[0] = products->t.stride[1];
         t->stride[1] = products->t.stride[0];
-        memset(&e->in[product_factors_in(e->p.op)], 0, sizeof e->in[0]);
+        if (n->factors[e->where.stage].t.dtype == INFER_BF16)
+            memset(&e->in[product_factors_in(e->p.op)], 0, sizeof e->in[0]);
     }
 }
 

@@ -137,13 +137,18 @@ static int upload_constants(struct net *n, struct infer_error *err)
     return rc;
 }
 
+/* Factors, or the accumulator. */
 static int upload_factors(struct net *n, int stage, struct infer_error *err)
 {
     const struct device *d = n->options.device;
     const struct view *v = &n->factors[stage];
+    const struct multiplier *m = n->options.multiplier[stage];
     uint16_t *factors = NULL;
-    int rc = multiplier_factors(n->options.multiplier[stage], err, &factors);
 
+    if (m->accumulated)
+        return d->ops->copy_in(d, net_at(n, v), m->accumulator,
+                               sizeof m->accumulator, err);
+    int rc = multiplier_factors(m, err, &factors);
     if (rc > 0)
         rc = d->ops->copy_in(d, net_at(n, v), factors,
                              2 * (size_t)kern_tensor_count(&v->t), err);

@@ -68,6 +68,10 @@ void net_products(struct net *n)
         *v = net_tensor(n, NET_FIXED, INFER_U32, 2, dim, KERN_NCHW);
         v->t.stride[0] = 1;
         v->t.stride[1] = side;
+        if (m->accumulated) {
+            n->factors[s] = net_vector(n, NET_FIXED, INFER_I32, 2);
+            continue;
+        }
         uint16_t *factors = NULL;
         const int rank = multiplier_factors(m, n->err, &factors);
         const int64_t size[3] = {2, side, rank};
