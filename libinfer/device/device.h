@@ -73,6 +73,10 @@ struct device_ops {
     void (*free_host)(const struct device *d, void *memory); /* NULL is fine */
     int (*copy_in_later)(const struct device *d, void *dst, const void *src,
                          size_t bytes, struct infer_error *err);
+    /* Copies between the device's memory and that of alloc_host(), on a stream
+     * of branch(). */
+    int (*copy_beside)(const struct device *d, void *dst, const void *src,
+                       size_t bytes, void *stream, struct infer_error *err);
     /* Ends a run that failed; err says why.  Remembers the cause where the
      * device is of no use from now on: every later call then fails with it. */
     void (*give_up)(const struct device *d, const struct infer_error *err);

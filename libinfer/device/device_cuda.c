@@ -220,6 +220,15 @@ static int gpu_copy_in_later(const struct device *d, void *dst, const void *src,
     return 0;
 }
 
+static int gpu_copy_beside(const struct device *d, void *dst, const void *src,
+                           size_t bytes, void *stream, struct infer_error *err)
+{
+    (void)d;
+    CUDA_TRY(err, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault,
+                                  (cudaStream_t)stream));
+    return 0;
+}
+
 static int gpu_copy_in(const struct device *d, void *dst, const void *src,
                        size_t bytes, struct infer_error *err)
 {
@@ -598,6 +607,7 @@ static const struct device_ops device_cuda = {
     .alloc_host = gpu_alloc_host,
     .free_host = gpu_free_host,
     .copy_in_later = gpu_copy_in_later,
+    .copy_beside = gpu_copy_beside,
     .give_up = gpu_give_up,
     .record_begin = gpu_record_begin,
     .record_end = gpu_record_end,

@@ -73,7 +73,8 @@ struct plan_step {
     /* ---- of training alone ---- */
     void *repacked[KERN_MAX_IN]; /* weights, packed anew before every launch */
     int stage, transfer;         /* enum net_stage, enum net_transfer */
-    bool side; /* on the device's side stream, with its own workspace */
+    bool side;      /* on the device's side stream, with its own workspace */
+    size_t host_at; /* of a copy to the host's memory or back: where there */
 };
 
 struct plan_steps {

@@ -36,6 +36,10 @@ static void print_plan(const struct train_run *r)
                     "%.0f %% of its work",
                     cli_bytes((double)net_bytes(n), arena, sizeof(arena)),
                     n->repeated_steps, 100 * n->repeated_share);
+    if (n->host_bytes > 0)
+        cli_verbose(r->cli,
+                    "%s of activations go to the host's memory and back",
+                    cli_bytes((double)n->host_bytes, arena, sizeof(arena)));
 }
 
 static void print_result(const struct train_run *r, double seconds)

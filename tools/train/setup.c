@@ -70,6 +70,7 @@ static void fill_options(const struct train_run *r, struct net_options *o)
     o->decay_all = q->decay_all;
     o->sync_norm = q->sync_norm;
     o->memory = (uint64_t)q->memory;
+    o->offload = !r->device.ops->host_memory;
     o->freeze = q->freeze;
     o->bn_momentum = (float)q->bn_momentum;
     o->smoothing = (float)q->smoothing;

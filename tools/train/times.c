@@ -43,7 +43,8 @@ static double milliseconds(const struct plan_step *op)
 
 /* By enum net_transfer.  Concurrent transfers show where the launches wait for
  * them. */
-static const char *const transfer_names[] = {"", "sum", "mean", "wait"};
+static const char *const transfer_names[] = {
+    "", "sum", "mean", "wait", "to host", "from host", "wait"};
 
 /* Adds one launch to the reports. */
 struct launch {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/table/accumulator.h"
 #include "tests/unit/test.h"
 #include "tools/train/data/random.h"
 #include "tools/train/train.h"
@@ -574,7 +575,8 @@ static uint64_t check_memory(body_fn *body, const struct net_options *common,
     o.memory = memory;
     fits = make(body, &o);
     assert_true(net_bytes(fits) <= memory);
-    assert_int_equal(fits->repeated_steps > 0, memory < bytes);
+    assert_int_equal(fits->repeated_steps > 0 || fits->host_bytes > 0,
+                     memory < bytes);
     for (int i = 0; i < 2; i++) { /* again, over what the first step left */
         run_step(whole, true, (uint64_t)i);
         run_step(fits, true, (uint64_t)i);
@@ -608,6 +610,38 @@ TEST(dropped_activations_come_back)
     }
 }
 
+/* Copies to the host's memory and back change no bit either.  They are made
+ * where computing twice is not enough, and fit the network into less. */
+TEST(moved_activations_come_back)
+{
+    int moved = 0;
+
+    for (size_t i = 0; i < 2 * BODIES; i++) {
+        struct net_options o = {.backend = i % 2 ? INFER_BACKEND_ONEDNN
+                                                 : INFER_BACKEND_REF,
+                                .dtype = INFER_F32,
+                                .update = true};
+        body_fn *body = bodies[i / 2];
+        const uint64_t dropped = least_memory(body, o);
+        o.offload = true;
+        const uint64_t least = least_memory(body, o);
+
+        assert_true(least <= dropped);
+        check_memory(body, &o, least);
+        check_memory(body, &o, (least + dropped) / 2);
+        o.memory = least;
+        struct net *n = make(body, &o);
+        assert_int_equal(n->host_bytes > 0, least < dropped);
+        moved += n->host_bytes > 0;
+        net_free(n);
+        o.memory = dropped;
+        n = make(body, &o);
+        assert_int_equal(n->host_bytes, 0);
+        net_free(n);
+    }
+    assert_true(moved > 0);
+}
+
 /* Activations of a deep network fit in less than half of their memory; below
  * the least memory none is made. */
 TEST(deep_networks_fit)
@@ -625,6 +659,50 @@ TEST(deep_networks_fit)
     assert_int_equal(net_new(network(tower), &o, &err, &none), INFER_EMEMORY);
     net_free(whole);
     net_free(fits);
+}
+
+/* Gradients through a multiplier in all passes; to be freed. */
+static float *gradients_by(const char *multiplier, int *accumulated)
+{
+    struct net_options o = {
+        .backend = INFER_BACKEND_ONEDNN, .dtype = INFER_F32, .update = true};
+    struct multiplier *m;
+
+    assert_int_equal(multiplier_open(multiplier, NULL, &m), 0);
+    o.multiplier[NET_FPROP] = o.multiplier[NET_DGRAD] =
+        o.multiplier[NET_WGRAD] = m;
+    struct net *n = make(pools, &o);
+    const struct plan_steps *s = &n->list[NET_LIST_TRAIN].steps;
+    *accumulated = 0;
+    for (int i = 0; i < s->n; i++) {
+        const struct kern_problem *p = &s->at[i]->exec.problem;
+        if (product_table_of(p))
+            *accumulated |= accumulator_of(p) ? 1 : 2;
+    }
+    run_step(n, true, 0);
+    float *flat = read_flat(n, NET_GRADS);
+    net_free(n);
+    multiplier_free(m);
+    return flat;
+}
+
+/* Every product of the three passes has the accumulator, or none has. */
+TEST(accumulators_are_taken)
+{
+    static const char *const names[] = {"mitchell-4", "mitchell-4,acc=fp32",
+                                        "mitchell-4,acc=bf16",
+                                        "mitchell-4,acc=loa-12"};
+    float *flat[COUNT(names)];
+
+    for (size_t i = 0; i < COUNT(names); i++) {
+        int accumulated;
+        flat[i] = gradients_by(names[i], &accumulated);
+        assert_int_equal(accumulated, i ? 1 : 2);
+        for (size_t k = 0; k < i && i > 1; k++) /* fp32 may round alike */
+            assert_memory_not_equal(flat[i], flat[k], 64);
+    }
+    for (size_t i = 0; i < COUNT(names); i++)
+        free(flat[i]);
 }
 
 /* Two batches accumulated are the mean of their gradients. */
@@ -754,7 +832,9 @@ int main(void)
         cmocka_unit_test(a_wrong_gradient_is_found),
         cmocka_unit_test(signs_are_kept),
         cmocka_unit_test(fast_rows_agree),
+        cmocka_unit_test(accumulators_are_taken),
         cmocka_unit_test(dropped_activations_come_back),
+        cmocka_unit_test(moved_activations_come_back),
         cmocka_unit_test(deep_networks_fit),
         cmocka_unit_test(gradients_accumulate),
         cmocka_unit_test(frozen_parameters_stay),

@@ -295,6 +295,10 @@ void net_free(struct net *n)
     for (int memory = NET_FIXED; memory < NET_MEMORIES; memory++)
         d->ops->free(d, n->base[memory]);
     d->ops->free(d, n->arena);
+    if (d->ops->free_host)
+        d->ops->free_host(d, n->host);
+    else
+        free(n->host);
     d->ops->free(d, n->workspace);
     d->ops->free(d, n->side_workspace);
     d->ops->free(d, n->packed);

@@ -99,7 +99,11 @@ enum net_transfer {
     NET_NO_TRANSFER,
     NET_SUM,  /* starts adding up in[0] */
     NET_MEAN, /* starts averaging in[0] */
-    NET_JOIN  /* waits for what was started */
+    NET_JOIN, /* waits for what was started */
+    /* With the host's memory instead: net_again.h. */
+    NET_OUT, /* starts copying in[0] there */
+    NET_IN,  /* starts copying it back */
+    NET_AWAIT
 };
 
 enum net_list_name {
@@ -136,6 +140,7 @@ struct net_options {
      * of the optimiser, activations, workspace.  Activations that do not fit
      * are computed twice, with the same bits.  0: no limit. */
     uint64_t memory;
+    bool offload; /* if that is not enough, they lie in the host's memory */
     const char *freeze; /* extended regular expression, or NULL */
     float bn_momentum;
     float smoothing;
@@ -198,7 +203,9 @@ struct net {
     size_t arena_bytes, fixed_bytes, workspace_bytes, packed_bytes;
     int repeated_steps;    /* steps of the forward pass that run twice */
     double repeated_share; /* of its work */
-    size_t side_bytes;     /* largest workspace of steps on the side stream */
+    unsigned char *host;   /* of moved activations; pinned on a GPU */
+    size_t host_bytes;
+    size_t side_bytes; /* largest workspace of steps on the side stream */
     void *arena, *workspace, *side_workspace;
     unsigned char *packed; /* weights of the step that runs, as its row wants
                             * them: the largest of all steps */

@@ -192,6 +192,27 @@ static void count_crossing(struct again *a)
             a->crossing[i] += a->group[g].bytes;
 }
 
+/* Lists the buffers of each group, and the groups that end at each step. */
+static void link_groups(struct again *a)
+{
+    for (int g = 0; g < a->n_groups; g++)
+        a->group[g].buffer = -1;
+    for (int b = a->n_buffers - 1; b >= 0; b--) {
+        struct again_group *g =
+            a->group_of[b] < 0 ? NULL : &a->group[a->group_of[b]];
+        a->next_buffer[b] = g ? g->buffer : -1;
+        if (g)
+            g->buffer = b;
+    }
+    for (int i = 0; i <= a->loss; i++)
+        a->end[i] = -1;
+    for (int g = a->n_groups - 1; g >= 0; g--) {
+        const int last = a->group[g].last;
+        a->group[g].next_end = a->end[last];
+        a->end[last] = g;
+    }
+}
+
 static int make_groups(struct again *a)
 {
     const size_t count = (size_t)a->n_buffers + 1;
@@ -212,8 +233,13 @@ static int make_groups(struct again *a)
     free(span);
     if (rc == 0)
         rc = fill_groups(a);
+    a->moved = malloc(((size_t)a->n_groups + 1) * sizeof *a->moved);
     if (rc == 0)
+        rc = a->moved ? 0 : INFER_EMEMORY;
+    if (rc == 0) {
         count_crossing(a);
+        link_groups(a);
+    }
     return rc;
 }
 
@@ -229,7 +255,11 @@ int again_new(struct net *n, struct infer_error *err, struct again *out)
         a->loss++;
     a->group_of = malloc(((size_t)a->n_buffers + 1) * sizeof *a->group_of);
     a->crossing = calloc((size_t)a->loss + 1, sizeof *a->crossing);
-    if (a->group_of && a->crossing && make_groups(a) == 0)
+    a->next_buffer =
+        malloc(((size_t)a->n_buffers + 1) * sizeof *a->next_buffer);
+    a->end = malloc(((size_t)a->loss + 1) * sizeof *a->end);
+    if (a->group_of && a->crossing && a->next_buffer && a->end &&
+        make_groups(a) == 0)
         return 0;
     again_free(a);
     return error_set(err, INFER_EMEMORY, "out of memory");
@@ -244,6 +274,9 @@ void again_free(struct again *a)
     free(a->crossing);
     free(a->item);
     free(a->life);
+    free(a->moved);
+    free(a->next_buffer);
+    free(a->end);
     memset(a, 0, sizeof *a);
 }
 
@@ -269,24 +302,23 @@ static void live(struct again *a, int life)
     a->life[life].last = a->n_items;
 }
 
-/* The dropped group that a view is part of; -1: none. */
-static int dropped(const struct again *a, const struct view *v)
+/* The group that a view is part of, if it is dropped or moved; -1: none. */
+static int gone(const struct again *a, const struct view *v)
 {
     const int g = is_activation(a, v) ? a->group_of[v->buffer] : -1;
 
-    return g >= 0 && a->group[g].drop ? g : -1;
+    return g >= 0 && (a->group[g].drop || a->group[g].move) ? g : -1;
 }
 
 /* Uses the buffers of the next item; later: they are second copies where their
- * group is dropped. */
+ * group is gone. */
 static int use_views(struct again *a, const struct plan_step *s, bool later,
                      bool repeated)
 {
     for (int k = 0; k < KERN_MAX_IN; k++)
         if (is_activation(a, &s->in[k]))
-            live(a,
-                 s->in[k].buffer +
-                     (later && dropped(a, &s->in[k]) >= 0 ? a->n_buffers : 0));
+            live(a, s->in[k].buffer +
+                        (later && gone(a, &s->in[k]) >= 0 ? a->n_buffers : 0));
     for (int k = 0; k < KERN_MAX_OUT; k++) {
         const struct view *v = &s->out[k];
         int life = v->buffer;
@@ -303,23 +335,88 @@ static int use_views(struct again *a, const struct plan_step *s, bool later,
     return 0;
 }
 
-static int add_item(struct again *a, int item)
+static int add_item(struct again *a, enum again_kind kind, int index)
 {
-    const int step = item < 0 ? ~item : item;
+    const bool step = kind == AGAIN_STEP || kind == AGAIN_REPEAT;
+    const bool again = kind == AGAIN_REPEAT;
     void *at =
         array_reserve(a->item, a->n_items, &a->item_capacity, sizeof *a->item);
 
-    if (!at || use_views(a, a->steps->at[step], item < 0 || item > a->loss,
-                         item < 0) < 0)
+    if (!at || (step && use_views(a, a->steps->at[index],
+                                  again || index > a->loss, again) < 0))
         return INFER_EMEMORY;
     a->item = at;
-    a->item[a->n_items++] = item;
+    for (int b = step ? -1 : a->group[index].buffer; b >= 0;
+         b = a->next_buffer[b])
+        live(a, b + (kind >= AGAIN_IN ? a->n_buffers : 0));
+    a->item[a->n_items++] = (struct again_item){kind, index};
+    a->repeated += again;
     return 0;
 }
 
-/* Appends the steps that compute a dropped group again, unless they are there.
- * Recursion ends: what a group reads was written before it. */
-static int make_again(struct again *a, int group)
+/* ---- moved groups --------------------------------------------------- */
+
+/* Waits for the copy that is under way. */
+static int await(struct again *a)
+{
+    const struct again_item f = a->flying;
+
+    a->flying.index = -1;
+    return f.index < 0
+               ? 0
+               : add_item(a, f.kind == AGAIN_OUT ? AGAIN_OUT_END : AGAIN_IN_END,
+                          f.index);
+}
+
+static int start_copy(struct again *a, enum again_kind kind, int group)
+{
+    int rc = await(a);
+
+    if (rc == 0)
+        rc = add_item(a, kind, group);
+    a->flying = (struct again_item){kind, group};
+    return rc;
+}
+
+/* Moves the groups that the step of the forward pass has used last, if they
+ * come back. */
+static int move_out(struct again *a, int step, const bool *comes_back)
+{
+    int rc = 0;
+
+    for (int g = a->end[step]; rc == 0 && g >= 0; g = a->group[g].next_end)
+        if (comes_back[g])
+            rc = start_copy(a, AGAIN_OUT, g);
+    return rc;
+}
+
+static int start_next(struct again *a)
+{
+    return a->ahead && a->back < a->n_moved
+               ? start_copy(a, AGAIN_IN, a->moved[a->back++])
+               : 0;
+}
+
+/* Brings a moved group back for the next step. */
+static int bring(struct again *a, int group)
+{
+    int rc = 0;
+
+    if (a->flying.kind != AGAIN_IN || a->flying.index != group) {
+        rc = start_copy(a, AGAIN_IN, group);
+        a->back++;
+    }
+    if (rc == 0)
+        rc = await(a);
+    return rc < 0 ? rc : start_next(a);
+}
+
+/* ---- dropped groups ------------------------------------------------- */
+
+/* Appends what makes a group be there again, unless it is there.  plan: notes
+ * the groups that come back and adds nothing.  Recursion ends: what a group
+ * reads was written before it. */
+static int make_again(struct again *a, int group, bool plan)
 {
     struct again_group *g = &a->group[group];
     int rc = 0;
@@ -327,43 +424,96 @@ static int make_again(struct again *a, int group)
     if (g->made == a->schedules)
         return 0;
     g->made = a->schedules;
-    a->cost += g->cost;
+    if (g->move && plan)
+        a->moved[a->n_moved++] = group;
+    if (g->move)
+        return plan ? 0 : bring(a, group);
     for (int i = 0; rc == 0 && i < g->writers; i++) {
         const struct plan_step *s = a->steps->at[g->writer[i]];
 
         for (int k = 0; rc == 0 && k < KERN_MAX_IN; k++) {
-            const int needed = dropped(a, &s->in[k]);
+            const int needed = gone(a, &s->in[k]);
 
             if (needed >= 0)
-                rc = make_again(a, needed);
+                rc = make_again(a, needed, plan);
         }
-        if (rc == 0)
-            rc = add_item(a, ~g->writer[i]);
+        if (rc == 0 && !plan)
+            rc = add_item(a, AGAIN_REPEAT, g->writer[i]);
+    }
+    if (!plan)
+        a->repeated_cost += g->cost;
+    return rc;
+}
+
+static int make_inputs(struct again *a, const struct plan_step *s, bool plan)
+{
+    int rc = 0;
+
+    for (int k = 0; rc == 0 && k < KERN_MAX_IN; k++) {
+        const int needed = gone(a, &s->in[k]);
+
+        if (needed >= 0)
+            rc = make_again(a, needed, plan);
     }
     return rc;
 }
 
-int again_schedule(struct again *a, struct infer_error *err)
+/* Bytes of the device's memory that are moved in the time in which one byte
+ * goes to the host, about; copies run beside other work. */
+#define MOVE_COST 30
+
+/* Finds the groups that come back, in order. */
+static int plan_moves(struct again *a, bool *comes_back)
 {
     int rc = 0;
 
     a->schedules++;
-    a->n_items = a->n_lives = 0;
-    a->cost = 0;
+    a->n_moved = a->back = 0;
+    for (int i = a->loss + 1; rc == 0 && i < a->steps->n; i++)
+        rc = make_inputs(a, a->steps->at[i], true);
+    for (int i = 0; i < a->n_moved; i++) {
+        comes_back[a->moved[i]] = true;
+        a->cost += 2.0 * MOVE_COST * (double)a->group[a->moved[i]].bytes;
+    }
+    return rc;
+}
+
+static int add_items(struct again *a, const bool *comes_back)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < a->steps->n; i++) {
+        if (i > a->loss)
+            rc = make_inputs(a, a->steps->at[i], false);
+        if (rc == 0)
+            rc = add_item(a, AGAIN_STEP, i);
+        if (rc == 0 && i <= a->loss)
+            rc = move_out(a, i, comes_back);
+        if (rc == 0 && i == a->loss)
+            rc = start_next(a);
+    }
+    return rc < 0 ? rc : await(a);
+}
+
+int again_schedule(struct again *a, struct infer_error *err)
+{
+    bool *comes_back = calloc((size_t)a->n_groups + 1, sizeof *comes_back);
+    int rc = comes_back ? 0 : INFER_EMEMORY;
+
+    a->n_items = a->n_lives = a->repeated = 0;
+    a->cost = a->repeated_cost = 0;
+    a->flying.index = -1;
     for (int i = 0; rc == 0 && i < 2 * a->n_buffers; i++)
         rc = add_life(a, a->n->buffers.at[i % a->n_buffers].bytes) < 0
                  ? INFER_EMEMORY
                  : 0;
-    for (int i = 0; rc == 0 && i < a->steps->n; i++) {
-        for (int k = 0; rc == 0 && i > a->loss && k < KERN_MAX_IN; k++) {
-            const int needed = dropped(a, &a->steps->at[i]->in[k]);
-
-            if (needed >= 0)
-                rc = make_again(a, needed);
-        }
-        if (rc == 0)
-            rc = add_item(a, i);
-    }
+    if (rc == 0)
+        rc = plan_moves(a, comes_back);
+    a->schedules++;
+    if (rc == 0)
+        rc = add_items(a, comes_back);
+    a->cost += a->repeated_cost;
+    free(comes_back);
     return rc < 0 ? error_set(err, INFER_EMEMORY, "out of memory") : 0;
 }
 
@@ -457,7 +607,7 @@ static void redirect(const struct again *a, struct plan_step *s,
                      const int *second, int *extra)
 {
     for (int k = 0; k < KERN_MAX_IN; k++)
-        if (dropped(a, &s->in[k]) >= 0)
+        if (gone(a, &s->in[k]) >= 0)
             s->in[k].buffer = second[a->n_buffers + s->in[k].buffer];
     for (int k = 0; is_repeated(s) && k < KERN_MAX_OUT; k++) {
         if (s->out[k].t.dtype == INFER_NONE)
@@ -471,28 +621,83 @@ static void redirect(const struct again *a, struct plan_step *s,
     }
 }
 
-/* Fills the new list; a step on the side stream goes back to the others, since
- * its buffers live to the end of the list there. */
+/* Appends a step of a copy for each buffer of a group. */
+static int append_copies(const struct again *a, const struct again_item *item,
+                         const int *second, struct plan_steps *to,
+                         struct infer_error *err)
+{
+    static const enum net_transfer kinds[] = {[AGAIN_OUT] = NET_OUT,
+                                              [AGAIN_OUT_END] = NET_AWAIT,
+                                              [AGAIN_IN] = NET_IN,
+                                              [AGAIN_IN_END] = NET_AWAIT};
+    struct net *n = a->n;
+    int rc = 0;
+
+    for (int b = a->group[item->index].buffer; rc == 0 && b >= 0;
+         b = a->next_buffer[b]) {
+        const int64_t bytes = (int64_t)n->buffers.at[b].bytes;
+        struct view v = {
+            .buffer = item->kind < AGAIN_IN ? b : second[a->n_buffers + b]};
+        struct plan_step *s;
+
+        v.t = kern_tensor_dense(INFER_U8, 1, &bytes, KERN_NCHW);
+        s = net_transfer_step(n, kinds[item->kind], -1, &v);
+        if (!s)
+            return INFER_EMEMORY;
+        if (item->kind == AGAIN_OUT) {
+            n->buffers.at[b].offset = n->host_bytes; /* until it is placed */
+            n->host_bytes +=
+                ((size_t)bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+        }
+        s->host_at = n->buffers.at[b].offset;
+        rc = plan_append(to, &n->buffers, s, err);
+        if (rc < 0)
+            free(s);
+    }
+    return rc;
+}
+
+/* Appends a step of the list or one that repeats it; *extra: see redirect().  A
+ * step on the side stream goes back to the others, since its buffers live to
+ * the end of the list there. */
+static int append_step(const struct again *a, const struct again_item *item,
+                       const int *second, int *extra, struct plan_steps *to,
+                       struct infer_error *err)
+{
+    const bool again = item->kind == AGAIN_REPEAT;
+    struct plan_step *s = a->steps->at[item->index];
+    int rc;
+
+    if (again)
+        s = repeat(s, err);
+    if (!s)
+        return INFER_EMEMORY;
+    s->side = false;
+    if (again || item->index > a->loss)
+        redirect(a, s, second, extra);
+    rc = plan_append(to, &a->n->buffers, s, err);
+    if (rc < 0 && again)
+        free(s);
+    return rc;
+}
+
 static int append_items(struct again *a, const int *second,
                         struct plan_steps *to, struct infer_error *err)
 {
     int extra = 2 * a->n_buffers, rc = 0;
 
-    for (int i = 0; rc == 0 && i < a->n_items; i++) {
-        const int item = a->item[i], step = item < 0 ? ~item : item;
-        struct plan_step *s =
-            item < 0 ? repeat(a->steps->at[step], err) : a->steps->at[step];
-
-        if (!s)
-            return INFER_EMEMORY;
-        s->side = false;
-        if (item < 0 || item > a->loss)
-            redirect(a, s, second, &extra);
-        rc = plan_append(to, &a->n->buffers, s, err);
-        if (rc < 0 && is_repeated(s))
-            free(s);
-    }
+    for (int i = 0; rc == 0 && i < a->n_items; i++)
+        rc = a->item[i].kind <= AGAIN_REPEAT
+                 ? append_step(a, &a->item[i], second, &extra, to, err)
+                 : append_copies(a, &a->item[i], second, to, err);
     return rc;
+}
+
+/* Whether a schedule has added the step. */
+static bool is_own(const struct plan_step *s)
+{
+    return is_repeated(s) || s->transfer == NET_OUT || s->transfer == NET_IN ||
+           s->transfer == NET_AWAIT;
 }
 
 static void forget_lives(struct plan_buffers *b)
@@ -518,7 +723,7 @@ int again_apply(struct again *a, struct infer_error *err)
     free(second);
     if (rc < 0) { /* the old list keeps its steps */
         for (int i = 0; i < fresh.n; i++)
-            if (is_repeated(fresh.at[i]))
+            if (is_own(fresh.at[i]))
                 free(fresh.at[i]);
         free(fresh.at);
         return rc;

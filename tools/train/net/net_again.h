@@ -9,6 +9,13 @@
  * groups: before the step of the backward pass that reads a dropped group come
  * the steps that write it, and before those the steps that write what they
  * read.  Each group is computed again at most once.
+ *
+ * A group may instead be moved to the host's memory after its last use in the
+ * forward pass, and back before its first use in the backward pass (Rhu et al.,
+ * "vDNN: Virtualized Deep Neural Networks", 2016).  One copy is under way at a
+ * time, beside the steps that follow: it is awaited before the next one starts,
+ * or before what it brings is read.  Ahead: a group starts on its way back when
+ * the one before it has come; else when it is needed.
  */
 #ifndef TOOLS_TRAIN_NET_NET_AGAIN_H
 #define TOOLS_TRAIN_NET_NET_AGAIN_H
@@ -20,10 +27,27 @@ struct again_group {
     int writers;
     int first, last; /* steps of the forward pass that use it */
     size_t bytes;
-    double cost; /* of the writers, see again_new() */
-    bool fixed;  /* must be kept */
-    bool drop;
-    int made; /* the schedule that has it computed again */
+    double cost;     /* of the writers, see again_new() */
+    bool fixed;      /* must be kept */
+    bool drop, move; /* not both */
+    int made;        /* the pass of a schedule that has it again */
+    int buffer;   /* the first of its buffers; next_buffer[] has the others */
+    int next_end; /* the next group that has the same `last`; -1: none */
+};
+
+/* One step of a schedule: a step of the list, a repeated one, or a copy of a
+ * group that begins or is awaited. */
+enum again_kind {
+    AGAIN_STEP,
+    AGAIN_REPEAT,
+    AGAIN_OUT,
+    AGAIN_OUT_END,
+    AGAIN_IN,
+    AGAIN_IN_END
+};
+struct again_item {
+    enum again_kind kind;
+    int index; /* of the step or of the group */
 };
 
 /* The steps at which a buffer is used first and last; first > last: none. */
@@ -43,21 +67,29 @@ struct again {
     size_t *crossing; /* bytes that are used before and after each step of the
                        * forward pass */
     /* ---- the last schedule ---- */
-    int schedules; /* how many there were */
-    int *item;     /* steps; ~i: step i again */
-    int n_items, item_capacity;
+    bool ahead;    /* moved groups come back ahead: the caller's choice */
+    int schedules; /* how many passes there were */
+    struct again_item *item;
+    int n_items, item_capacity, repeated; /* of them, AGAIN_REPEAT */
+    int *moved;        /* groups in the order in which they come back */
+    int n_moved, back; /* of them, those that are on their way or there */
+    struct again_item flying; /* the copy that is not awaited; index -1: none */
     /* Of each buffer, of its second copy (from n_buffers on), and of what
      * repeated steps write to no purpose (from 2 n_buffers on). */
     struct again_life *life;
     int n_lives, life_capacity;
-    double cost; /* of the repeated steps */
+    double cost; /* of the repeated steps and of the copies */
+    double repeated_cost;
+    int *next_buffer; /* of the same group; -1: none */
+    int *end;         /* of each step of the forward pass: the first group that
+                       * it uses last; -1: none */
 };
 
 /* Groups of the training list.  A cost is in bytes: those that a step moves,
  * and its operations at the rate of the device's kind.  EMEMORY. */
 int again_new(struct net *n, struct infer_error *err, struct again *out);
 void again_free(struct again *a);
-/* Makes the schedule of the groups' `drop`. EMEMORY. */
+/* Makes the schedule of the groups' `drop` and `move`. EMEMORY. */
 int again_schedule(struct again *a, struct infer_error *err);
 /* Most bytes of the schedule alive at once, without gaps between buffers. */
 int again_peak(const struct again *a, struct infer_error *err, size_t *out);

@@ -8,6 +8,10 @@
  * Of many segment sizes the cheapest that fits is taken.  Then groups are kept
  * after all, those that cost the most for their bytes first, while the rest
  * still fits.
+ *
+ * Where no size fits and the network may use the host's memory, what crosses
+ * the cuts is moved there instead of kept, ahead of its use if that fits, else
+ * not.
  */
 #include "tools/train/net/net_again.h"
 
@@ -22,8 +26,11 @@
 /* Searches with a lower aim where gaps between buffers break the limit. */
 #define SEARCHES 6
 
+/* Groups of a smaller share of all activations, 1 in so many, are not moved. */
+#define LEAST_MOVE 1000
+
 struct choice {
-    bool *drop; /* of each group */
+    bool *drop, *move; /* of each group */
     double cost;
 };
 
@@ -33,21 +40,26 @@ struct search {
     bool found;             /* there is one */
     size_t bytes, least;    /* of the arena: the last choice, the smallest */
     int *order;             /* groups by cost for their bytes */
+    bool moves;             /* what crosses the cuts */
 };
 
 /* ---- choices ------------------------------------------------------- */
 
 static void remember(struct choice *c, const struct again *a)
 {
-    for (int g = 0; g < a->n_groups; g++)
+    for (int g = 0; g < a->n_groups; g++) {
         c->drop[g] = a->group[g].drop;
+        c->move[g] = a->group[g].move;
+    }
     c->cost = a->cost;
 }
 
 static void recall(struct again *a, const struct choice *c)
 {
-    for (int g = 0; g < a->n_groups; g++)
+    for (int g = 0; g < a->n_groups; g++) {
         a->group[g].drop = c->drop[g];
+        a->group[g].move = c->move[g];
+    }
 }
 
 /* Keeps the groups that are used before and after a step. */
@@ -102,15 +114,20 @@ static int try_sizes(struct search *s, size_t limit, struct infer_error *err)
 {
     struct again *a = &s->again;
     size_t *begun = calloc((size_t)a->loss + 1, sizeof *begun);
-    double bytes = 1;
+    double bytes = 1, all;
     int rc = begun ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
 
     for (int g = 0; begun && g < a->n_groups; g++) {
         begun[a->group[g].first] += a->group[g].bytes;
         bytes += (double)a->group[g].bytes;
     }
+    all = bytes;
     for (int i = 0; rc == 0 && i < SIZES; i++, bytes /= 1.4142135623730951) {
         cut_by(a, begun, (size_t)bytes);
+        for (int g = 0; g < a->n_groups; g++)
+            a->group[g].move = s->moves && !a->group[g].fixed &&
+                               !a->group[g].drop &&
+                               LEAST_MOVE * (double)a->group[g].bytes >= all;
         rc = judge(s, limit, err);
     }
     free(begun);
@@ -160,15 +177,19 @@ static int keep_more(struct search *s, size_t aim, struct infer_error *err)
     recall(a, &s->cheapest);
     for (int i = 0; rc == 0 && i < a->n_groups && i < MAX_KEPT_LATER; i++) {
         struct again_group *g = &a->group[s->order[i]];
+        const bool drop = g->drop, move = g->move;
         size_t peak;
 
-        if (!g->drop)
+        if (!drop && !move)
             continue;
-        g->drop = false;
+        g->drop = g->move = false;
         rc = again_schedule(a, err);
         if (rc == 0)
             rc = again_peak(a, err, &peak);
-        g->drop = rc == 0 && peak > aim;
+        if (rc == 0 && peak > aim) {
+            g->drop = drop;
+            g->move = move;
+        }
     }
     return rc;
 }
@@ -177,17 +198,10 @@ static int keep_more(struct search *s, size_t aim, struct infer_error *err)
  * takes: where gaps between buffers break the limit, the aim is lowered. */
 static int refine(struct search *s, size_t limit, struct infer_error *err)
 {
-    struct again *a = &s->again;
     size_t aim = limit;
-    bool *start = malloc((size_t)a->n_groups + 1);
-    int rc = start ? rank_groups(s, err)
-                   : error_set(err, INFER_EMEMORY, "out of memory");
+    int rc = rank_groups(s, err);
 
-    if (start)
-        memcpy(start, s->cheapest.drop, (size_t)a->n_groups);
     for (int i = 0; rc == 0 && i < SEARCHES; i++) {
-        for (int g = 0; g < a->n_groups; g++)
-            a->group[g].drop = start[g];
         rc = keep_more(s, aim, err);
         if (rc == 0)
             rc = judge(s, limit, err);
@@ -195,7 +209,6 @@ static int refine(struct search *s, size_t limit, struct infer_error *err)
             break;
         aim -= s->bytes - limit;
     }
-    free(start);
     return rc;
 }
 
@@ -235,6 +248,19 @@ static double cost_of_all(const struct again *a)
     return cost;
 }
 
+/* With the host's memory too. */
+static int move_some(struct search *s, size_t limit, struct infer_error *err)
+{
+    int rc;
+
+    s->moves = true;
+    rc = try_sizes(s, limit, err);
+    if (rc < 0 || s->found)
+        return rc;
+    s->again.ahead = false;
+    return try_sizes(s, limit, err);
+}
+
 /* others: bytes beside the arena; eval: those of the evaluation's. */
 static int drop_some(struct net *n, struct search *s, size_t others,
                      size_t eval, struct infer_error *err)
@@ -246,6 +272,9 @@ static int drop_some(struct net *n, struct search *s, size_t others,
 
     if (rc == 0 && !s->found)
         rc = try_sizes(s, limit, err);
+    a->ahead = true;
+    if (rc == 0 && !s->found && n->options.offload)
+        rc = move_some(s, limit, err);
     if (rc < 0)
         return rc;
     if (!s->found || eval > limit)
@@ -255,8 +284,8 @@ static int drop_some(struct net *n, struct search *s, size_t others,
     if (rc == 0)
         rc = again_schedule(a, err);
     if (rc == 0) {
-        n->repeated_steps = a->n_items - a->steps->n;
-        n->repeated_share = a->cost / cost_of_all(a);
+        n->repeated_steps = a->repeated;
+        n->repeated_share = a->repeated_cost / cost_of_all(a);
         rc = again_apply(a, err);
     }
     n->side_bytes = 0;
@@ -274,12 +303,14 @@ static int search(struct net *n, size_t others, size_t eval,
         return rc;
     groups = (size_t)s.again.n_groups + 1;
     s.cheapest.drop = calloc(groups, sizeof *s.cheapest.drop);
+    s.cheapest.move = calloc(groups, sizeof *s.cheapest.move);
     s.order = calloc(groups, sizeof *s.order);
-    rc = s.cheapest.drop && s.order
+    rc = s.cheapest.drop && s.cheapest.move && s.order
              ? drop_some(n, &s, others, eval, err)
              : error_set(err, INFER_EMEMORY, "out of memory");
     again_free(&s.again);
     free(s.cheapest.drop);
+    free(s.cheapest.move);
     free(s.order);
     return rc;
 }

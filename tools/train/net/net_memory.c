@@ -38,6 +38,26 @@ static int allocate_zeroed(struct net *n, size_t bytes, struct infer_error *err,
     return rc;
 }
 
+/* That of moved activations. */
+static int allocate_host(struct net *n, struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    void *memory = NULL;
+    int rc = 0;
+
+    if (n->host_bytes == 0)
+        return 0;
+    if (d->ops->alloc_host)
+        rc = d->ops->alloc_host(d, n->host_bytes, err, &memory);
+    else if (!(memory = malloc(n->host_bytes)))
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    if (rc < 0)
+        error_prefix(err, "%zu bytes of host memory for activations",
+                     n->host_bytes);
+    n->host = memory;
+    return rc;
+}
+
 static int allocate_all(struct net *n, struct infer_error *err)
 {
     size_t train = 0, eval = 0;
@@ -61,6 +81,8 @@ static int allocate_all(struct net *n, struct infer_error *err)
         rc = allocate(n, n->packed_bytes, err, &memory);
         n->packed = memory;
     }
+    if (rc == 0)
+        rc = allocate_host(n, err);
     for (int m = NET_FIXED; rc == 0 && m < NET_MEMORIES; m++) {
         const size_t bytes = m == NET_FIXED   ? n->fixed_bytes
                              : n->flat[m] < 0 ? 0

@@ -15,6 +15,47 @@ static const char *node_name(const struct net *n, const struct plan_step *op)
     return n->g->node[op->node].name;
 }
 
+/* Copies an activation to the host's memory or back, beside the steps that
+ * follow; without a second stream at once. */
+static int move(struct net *n, const struct plan_step *op,
+                struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    const size_t bytes = kern_tensor_span(&op->in[0].t);
+    const bool out = op->transfer == NET_OUT;
+    void *here = net_at(n, &op->in[0]), *there = n->host + op->host_at;
+    void *stream;
+
+    if (!d->ops->copy_beside)
+        return out ? d->ops->copy_out(d, there, here, bytes, err)
+                   : d->ops->copy_in(d, here, there, bytes, err);
+    const int rc = d->ops->branch(d, err, &stream);
+    return rc < 0 ? rc
+                  : d->ops->copy_beside(d, out ? there : here,
+                                        out ? here : there, bytes, stream, err);
+}
+
+/* A step that launches no kernel. */
+static int transfer(struct net *n, const struct plan_step *op,
+                    struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+
+    switch ((enum net_transfer)op->transfer) {
+    case NET_OUT:
+    case NET_IN:
+        return move(n, op, err);
+    case NET_AWAIT:
+        return d->ops->rejoin ? d->ops->rejoin(d, err) : 0;
+    case NET_NO_TRANSFER:
+    case NET_SUM:
+    case NET_MEAN:
+    case NET_JOIN:
+        break;
+    }
+    return net_transfer(n, op, err);
+}
+
 static int launch(struct net *n, const struct plan_step *op,
                   struct infer_error *err)
 {
@@ -22,7 +63,7 @@ static int launch(struct net *n, const struct plan_step *op,
     int rc = 0;
 
     if (op->transfer != NET_NO_TRANSFER)
-        return net_transfer(n, op, err);
+        return transfer(n, op, err);
     for (int i = 0; rc == 0 && i < e->problem.n_in; i++)
         if (op->repacked[i])
             rc = e->row->fn->pack(e, i, net_at(n, &op->in[i]), op->repacked[i],
