@@ -95,6 +95,12 @@ int weights_dict_add(struct weights_dict *dict, const char *name,
         return error_set(err, INFER_EFORMAT, "more than %d tensors",
                          WEIGHTS_MAX_TENSORS);
     }
+    if (strnlen(name, WEIGHTS_MAX_NAME + 1) > WEIGHTS_MAX_NAME) {
+        constant_unref(value);
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "tensor '%.64s...': its name has more than %d bytes",
+                         name, WEIGHTS_MAX_NAME);
+    }
     if (!make_room(dict) || !(copy = strdup(name))) {
         constant_unref(value);
         return error_set(err, INFER_EMEMORY, "tensor '%s': out of memory",

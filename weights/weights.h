@@ -31,6 +31,11 @@
  * have thousands. */
 #define WEIGHTS_MAX_TENSORS 131072
 
+/* Bytes of a tensor's name.  Names are compared with those of every built-in
+ * architecture, piece by piece between their dots: a time that grows with the
+ * square of the length. */
+#define WEIGHTS_MAX_NAME 4096
+
 struct weights_entry {
     char *name; /* UTF-8, no NUL inside */
     struct constant *value;

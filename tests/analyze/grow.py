@@ -11,10 +11,11 @@ torch_export); its corpus, tests/data and mutants of both are run, and where a
 check's condition holds the input is run again without the check.  If it then ends
 in another way, the input kills the check.  OUT/TARGET.grown gets the inputs that
 kill checks that no input before them killed, as a pack without compression;
---add appends it to the committed pack.  TABLE is lines/FOLDER for a folder
-of tests/unit/weights with an operators.def (lines/torch): OUT/FOLDER.rows gets
-changed lines in the form of the table, with what the reader says to them today:
-whether that is right, the one who adds them says.  --seconds counts processor
+--add appends it to the committed pack.  TABLE is lines/NAME, where NAME is a
+folder of tests/unit/weights with an operators.def (lines/torch) or a table of
+tests/unit/weights/lines (lines/keras): OUT/NAME.rows gets changed lines in the
+form of the table, with what the reader says to them today: whether that is
+right, the one who adds them says.  --seconds counts processor
 time (20).  FILE holds the checks that are killed already, and is written anew.
 """
 import argparse
@@ -107,9 +108,10 @@ def main():
             arguments += sorted(glob.glob(os.path.join(top, "tests/data/seed_*")))
         else:
             name = name.split("/")[-1]
-            unit = os.path.join(top, "tests/unit/weights", name)
-            test = ["-DTEST=\"%s/operators.c\"" % unit,
-                    "-DROWS=\"%s/operators.def\"" % unit]
+            unit = os.path.join(top, "tests/unit/weights", name, "operators")
+            if not os.path.exists(unit + ".c"):
+                unit = os.path.join(top, "tests/unit/weights/lines", name)
+            test = ["-DTEST=\"%s.c\"" % unit, "-DROWS=\"%s.def\"" % unit]
             if name == "importer":
                 test.append("-DOPSET")
             compile_program(folder, program, [os.path.join(grow, "lines.c")],

@@ -4,12 +4,12 @@
 whose removal no test notices.
 
 usage: tests/analyze/mutate.py FOLDER [--sample N] [--seed S] [--only GLOB]
-                               [--jobs N] [--reuse BUILD] [--plain]
+                               [--jobs N] [--reuse BUILD] [--plain] [--near]
                                [--list] [--unmet]
 
 A check is an operand of || in the condition of an if whose body reports an
 error, or whose body returns false, -1 or NULL and that compares sizes.  Out of
-memory and errors that are handed on (rc < 0) do not count.  All checks are
+memory and errors that are handed on (rc < 0, im->status < 0) do not count.  All checks are
 compiled once, each behind a number: MUTANT=n removes check n.  FOLDER gets a
 copy of the sources, a build with AddressSanitizer and UBSan, and for each test
 the checks that it reaches; a removed check is tried by these tests alone.  With
@@ -18,7 +18,8 @@ comes from BUILD, a built folder of these sources (--without-cuda); --plain
 leaves the sanitizers out, which is quicker and notices less.  A test notices it
 by failing, by a finding of a sanitizer, or by taking more than 120 seconds of
 processor time.  The last lines: how many of the sample were noticed, and those
-that were not.  --unmet lists the checks whose condition holds in no test: no
+that were not.  --near asks the tests of the check's own reader alone (NEAR
+below), without a first run of all tests: quicker, and notices less.  --unmet lists the checks whose condition holds in no test: no
 test can notice that one of them is gone, but by what its condition does.
 tests/analyze/grow.py looks for inputs that notice more.
 """
@@ -37,12 +38,36 @@ ROOTS = ["weights", "libinfer/graph", "libinfer/image", "libinfer/model"]
 NOT_READERS = ["weights/passes/", "weights/arch/", "weights/quantize/"]
 TESTS = ["graph", "weights", "task"]
 SECONDS = 120
+# Tests of a reader, by the words in their names.
+NEAR = [("weights/aten/", "torch/operators|torch/export|torch/modules"),
+        ("weights/caffe/", "caffe"),
+        ("weights/darknet/", "darknet"),
+        ("weights/hdf5/", "hdf5|keras"),
+        ("weights/keras/", "keras"),
+        ("weights/layers/", "caffe|darknet|ncnn"),
+        ("weights/ncnn/", "ncnn"),
+        ("weights/numpy/", "npz|lines/headers"),
+        ("weights/onnx/", "onnx|importer/|torch/operators|tensorflow/operators"),
+        ("weights/protobuf/", "protobuf|onnx"),
+        ("weights/pytorch/", "pickle|pytorch|torch/calls|torch/modules|legacy"),
+        ("weights/safetensors/", "safetensors|lines/headers|folder"),
+        ("weights/tensorflow/", "tensorflow"),
+        ("weights/tflite/", "tflite"),
+        ("weights/torchscript/", "torch/script|lines/torchscript"),
+        ("weights/", "zip|bare_weights|weights/arch|layout|passes_basic|"
+                     "safetensors|folder|npz"),
+        ("libinfer/graph/", "unit/graph/|lines/graph|budget|fuzz/model|fuzz/text"),
+        ("libinfer/image/", "image|pixels"),
+        ("libinfer/model/", "open_memory|fuzz/model")]
 
 ERROR = re.compile(r"\b(return|rc =|=) *\w*(error_set|fail|failed|bad|wrong|"
                    r"refuse|REFUSE)\w* *\(|return INFER_E")
 QUIET = re.compile(r"^(return (false|-1|NULL)|goto \w+|return 0)$")
 SIZES = re.compile(r"[<>]|checked_|memcmp|strcmp")
-HANDED_ON = re.compile(r"^!?\(*\w*rc\w* *(<|!=) *0\)*$|^\w+ < 0$")
+HANDED_ON = re.compile(r"^!?\(*\w*rc\w* *(<|!=|==) *0\)*$|^\w+ < 0$|"
+                       r"^\w+(->|\.)(\w+\.)?(rc|status) (<|!=|==) 0$")
+NO_MEMORY = re.compile(r"json_(put|append)\(|\bput\(|cJSON_(Create|Add)|strdup\(|"
+                       r"_copy\(|copy_node\(")
 
 SUPPORT = r"""
 /* Of tests/analyze/mutate.py. */
@@ -174,7 +199,7 @@ def checks_of(text):
             continue
         for a, b in operands(text, m.end(), end):
             operand = " ".join(text[a:b].split())
-            if HANDED_ON.match(operand):
+            if HANDED_ON.match(operand) or NO_MEMORY.search(operand):
                 continue
             if error or SIZES.search(operand):
                 found.append((a, b))
@@ -324,6 +349,7 @@ def main():
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--reuse")
     p.add_argument("--plain", action="store_true")
+    p.add_argument("--near", action="store_true")
     p.add_argument("--list", action="store_true")
     p.add_argument("--unmet", action="store_true")
     o = p.parse_args()
@@ -337,7 +363,8 @@ def main():
             print(n, *checks[n])
         return 0
     names = programs(os.path.join(folder, "source"))
-    reached = reach(folder, names, o.jobs)
+    if not o.near:
+        reached = reach(folder, names, o.jobs)
     if o.unmet:
         met = {n for hits in reached.values() for n in hits if hits[n]}
         for n in chosen:
@@ -349,6 +376,20 @@ def main():
     total = len(chosen)
     if o.sample and o.sample < len(chosen):
         chosen = sorted(random.Random(o.seed).sample(chosen, o.sample))
+
+    if o.near:
+        def near(path):
+            words = next(w for start, w in NEAR if path.startswith(start))
+            return [t for t in names if re.search(words, t)]
+
+        used = sorted({t for n in chosen for t in near(checks[n][0])})
+        with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
+            fine = dict(zip(used, pool.map(lambda t: run(folder, t), used)))
+        for t in used:
+            if not fine[t]:
+                print("fails without a mutant: " + t, file=sys.stderr)
+        reached = {t: {n: True for n in chosen if fine.get(t) and
+                       t in near(checks[n][0])} for t in names}
 
     def one(n):
         tests = [t for t in names if n in reached[t]]

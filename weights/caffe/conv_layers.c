@@ -150,6 +150,10 @@ void caffe_pooling(struct caffe *c, struct caffe_ends *ends, int arg)
         p->count_include_pad = true;
         if (w.size[0] < 1 || w.size[1] < 1)
             layers_fail(&c->b, INFER_EFORMAT, "no kernel_size");
+        else if (w.pad[0] >= w.size[0] || w.pad[1] >= w.size[1])
+            layers_fail(&c->b, INFER_EFORMAT,
+                        "pads of %dx%d around a window of %dx%d", w.pad[0],
+                        w.pad[1], w.size[0], w.size[1]);
         if (attr.pool.ceil_mode)
             fit_window(c, ends->in[0], &w);
         for (i = 0; i < 2; i++) {

@@ -138,6 +138,16 @@ static int split(struct ncnn *n, int i, int x, int64_t heads)
     return layers_dims(&n->b, GRAPH_TRANSPOSE, parts[i].heads, x, 4, order);
 }
 
+/* A mask that is a matrix serves all heads. */
+static int mask_of(struct ncnn *n, int mask)
+{
+    const int64_t axis = 1;
+
+    return layers_rank(&n->b, mask) == 3
+               ? layers_dims(&n->b, GRAPH_UNSQUEEZE, "mask", mask, 1, &axis)
+               : mask;
+}
+
 void ncnn_attention(struct ncnn *n, struct ncnn_ends *ends, int arg)
 {
     static const int64_t back[4] = {0, 2, 1, 3}, flat[3] = {0, 0, -1};
@@ -177,7 +187,7 @@ void ncnn_attention(struct ncnn *n, struct ncnn_ends *ends, int arg)
     y = product(n, "scores", x[0], x[1], true, scale);
     if (masked)
         y = layers_binary(&n->b, "masked", KERN_ADD, y,
-                          ncnn_spread(n, ends->in[ends->n_in - 1], y));
+                          mask_of(n, ends->in[ends->n_in - 1]));
     attr.axis.axis = 3;
     y = layers_emit(&n->b, GRAPH_SOFTMAX, "softmax", &attr, &y, 1);
     y = product(n, "values", y, x[2], false, 1);

@@ -287,6 +287,11 @@ static int add_outputs(struct onnx_import *im)
         if (onnx_settle_output(im, v, &value) < 0 || check_freed(im, value) < 0)
             return im->rc;
         rc = graph_add_output(im->g, value);
+        if (rc == INFER_EARGUMENT)
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "graph output %zu is an output already, or one "
+                             "too many",
+                             i);
         if (rc < 0)
             return onnx_fail(im, rc, "graph output %zu cannot be added", i);
     }

@@ -13,17 +13,18 @@
 
 #include "tests/analyze/grow/trial.h"
 
-#define LONGEST 112
-#define TOKENS  24
+#define LONGEST        250
+#define TOKENS         40
+#define CHARS_OF_TOKEN 128
 
 struct tokens {
-    char at[TOKENS][80];
+    char at[TOKENS][CHARS_OF_TOKEN];
     int n;
 };
 
 struct line {
     int opset;
-    char text[256];
+    char text[320];
 };
 
 static struct line queue[20000];
@@ -89,9 +90,9 @@ static bool split(const char *text, struct tokens *t)
     while (*text) {
         const size_t n = strcspn(text, " ");
 
-        if (n > 79 || n == 0 || t->n == TOKENS)
+        if (n >= CHARS_OF_TOKEN || n == 0 || t->n == TOKENS)
             return false;
-        snprintf(t->at[t->n++], 80, "%.*s", (int)n, text);
+        snprintf(t->at[t->n++], CHARS_OF_TOKEN, "%.*s", (int)n, text);
         text += n + (text[n] == ' ');
     }
     return t->n > 0;
@@ -199,8 +200,10 @@ static void change_number(char *token)
                                          "4000000000",
                                          "3037000500",
                                          "24",
-                                         "1e30"};
-    char *start[16], copy[80];
+                                         "1e30",
+                                         "'inf'",
+                                         "9007199254740992"};
+    char *start[16], copy[CHARS_OF_TOKEN];
     int n = 0;
 
     for (char *p = token; *p && n < 16;) {
@@ -228,7 +231,7 @@ static void change_number(char *token)
 static void change_length(char *token)
 {
     char *open = strpbrk(token, "([{"), *close = strpbrk(token, ")]}");
-    char copy[80];
+    char copy[CHARS_OF_TOKEN];
 
     if (!open || !close || close < open)
         return;

@@ -62,6 +62,56 @@ TEST(test_run)
 }
 
 /* Every refusal releases the bytes once. */
+/* What a caller may get wrong about a model is an error, not a crash. */
+TEST(test_arguments)
+{
+    struct infer_model *model = NULL, *none = NULL;
+    struct infer_error err = {0};
+    struct infer_tensor_info info;
+    size_t bytes;
+    unsigned char *data = bytes_of(small_network(), &bytes);
+    int released = 0;
+
+    assert_int_equal(infer_model_open(NULL, &err, &model), INFER_EARGUMENT);
+    assert_non_null(strstr(err.text, "no file name given"));
+    assert_int_equal(infer_model_open("x", &err, NULL), INFER_EARGUMENT);
+    assert_non_null(strstr(err.text, "no place for it given"));
+    assert_int_equal(infer_model_open_memory(NULL, bytes, count_release,
+                                             &released, &err, &model),
+                     INFER_EARGUMENT);
+    assert_non_null(strstr(err.text, "no bytes given"));
+    assert_int_equal(infer_model_open_memory(data, bytes, count_release,
+                                             &released, &err, NULL),
+                     INFER_EARGUMENT);
+    assert_int_equal(released, 2);
+    assert_int_equal(
+        infer_model_open_memory(data, bytes, NULL, NULL, &err, &model), 0);
+    for (int i = 0; i < 2; i++) {
+        int (*describe)(const struct infer_model *, int,
+                        struct infer_tensor_info *) =
+            i ? infer_model_output : infer_model_input;
+
+        assert_int_equal(describe(model, 0, &info), 0);
+        assert_int_equal(info.rank, 4 - 2 * i);
+        assert_int_equal(describe(NULL, 0, &info), INFER_EARGUMENT);
+        assert_int_equal(describe(model, 0, NULL), INFER_EARGUMENT);
+        assert_int_equal(describe(model, -1, &info), INFER_EARGUMENT);
+        assert_int_equal(describe(model, 1, &info), INFER_EARGUMENT);
+    }
+    assert_null(infer_model_label(model, 0));
+    assert_null(infer_model_label(model, -1));
+    assert_null(infer_model_label(NULL, 0));
+    assert_int_equal(infer_model_label_count(NULL), 0);
+    assert_int_equal(infer_model_input_count(NULL), 0);
+    assert_int_equal(infer_model_output_count(NULL), 0);
+    assert_string_equal(infer_model_name(NULL), "");
+    infer_model_close(&none);
+    infer_model_close(NULL);
+    infer_model_close(&model);
+    assert_null(model);
+    free(data);
+}
+
 TEST(test_refused)
 {
     struct infer_model *model = NULL;
@@ -269,10 +319,10 @@ static void test_bytes(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_run),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_damaged), cmocka_unit_test(test_log),
-        cmocka_unit_test(test_scores),  cmocka_unit_test(test_nms),
-        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_run),     cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_log),     cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_nms),     cmocka_unit_test(test_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

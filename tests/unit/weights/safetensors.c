@@ -271,6 +271,35 @@ TEST(test_large)
     maker_clear(&m);
 }
 
+/* A name is compared with those of every architecture, piece by piece. */
+TEST(test_long_names)
+{
+    static const char rest[] = "\":{\"dtype\":\"U8\",\"shape\":[],"
+                               "\"data_offsets\":[0,1]}}";
+
+    for (size_t n = WEIGHTS_MAX_NAME; n <= WEIGHTS_MAX_NAME + 1; n++) {
+        const size_t header = 2 + n + sizeof rest - 1;
+        struct maker m = {0};
+        struct weights_import import;
+        struct infer_error err;
+
+        maker_int(&m, header, 8);
+        maker_text(&m, "{\"");
+        for (size_t i = 0; i < n; i++)
+            maker_text(&m, i % 2 ? "." : "a");
+        maker_text(&m, rest);
+        maker_int(&m, 7, 1);
+        if (n == WEIGHTS_MAX_NAME) {
+            assert_int_equal(help_read(ST, m.data, m.bytes, &err, &import), 0);
+            assert_int_equal(import.dict.count, 1);
+            weights_import_clear(&import);
+        } else {
+            help_refused(ST, m.data, m.bytes, "more than 4096 bytes");
+        }
+        maker_clear(&m);
+    }
+}
+
 /* ---- shards -------------------------------------------------------- */
 
 static void write_file(const char *folder, const char *name, const void *data,
@@ -593,11 +622,12 @@ TEST(test_file_kinds)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads),     cmocka_unit_test(test_alignment),
-        cmocka_unit_test(test_entries),   cmocka_unit_test(test_tiling),
-        cmocka_unit_test(test_length),    cmocka_unit_test(test_large),
-        cmocka_unit_test(test_shards),    cmocka_unit_test(test_file_kinds),
-        cmocka_unit_test(test_published), cmocka_unit_test(test_described),
+        cmocka_unit_test(test_reads),      cmocka_unit_test(test_alignment),
+        cmocka_unit_test(test_entries),    cmocka_unit_test(test_tiling),
+        cmocka_unit_test(test_length),     cmocka_unit_test(test_large),
+        cmocka_unit_test(test_long_names), cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_file_kinds), cmocka_unit_test(test_published),
+        cmocka_unit_test(test_described),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

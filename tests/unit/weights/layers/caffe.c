@@ -519,6 +519,60 @@ TEST(test_refused_weights)
     free(w.data);
 }
 
+/* Blobs that are wrong, and more of them than there may be. */
+TEST(test_refused_blobs)
+{
+    static const char net[] = INPUT(1, 1, 1, 1) LAYER("PReLU", "");
+    static const struct {
+        const char *bytes;
+        size_t n;
+        int code;
+        const char *words;
+    } cases[] = {
+        {"\x2a\0\x2a\0", 4, INFER_EUNSUPPORTED, "not one packed array"},
+        {"\x2d\0\0\0\0", 5, INFER_EUNSUPPORTED, "not one packed array"},
+        {"\x2a\3abc", 5, INFER_EFORMAT, "ends inside a number"},
+        {"\x42\0", 2, INFER_EUNSUPPORTED, "not single precision"},
+        {"\x62\0", 2, INFER_EUNSUPPORTED, "not single precision"},
+        {"", 0, INFER_EFORMAT, "a blob has 0 elements"},
+        {"\x3a\x14\x0a\x12\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1", 22,
+         INFER_EFORMAT, "a blob of impossible shape"},
+        {"\x3a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\1", 13,
+         INFER_EFORMAT, "a blob of impossible shape"},
+        {"\x08\x80\x80\x80\x80\x10\x10\1", 8, INFER_EFORMAT,
+         "a blob has 0 elements"},
+    };
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct pb_message message = {0}, layer = {0};
+        struct run_bytes w = {NULL, 0};
+
+        pb_text(&layer, 1, "y");
+        pb_bytes(&layer, 7, cases[i].bytes, cases[i].n);
+        pb_nested(&message, 100, &layer);
+        run_put(&w, message.data, message.size);
+        pb_free(&message);
+        run_refused(caffe_read, net, &w, cases[i].code, cases[i].words);
+        free(w.data);
+    }
+    for (int n = 262144; n <= 262145; n++) {
+        struct pb_message message = {0}, layer = {0};
+        struct run_bytes w = {NULL, 0};
+
+        pb_text(&layer, 1, "z");
+        for (int i = 0; i < n; i++)
+            pb_raw(&layer, "\x3a\4\x3a\2\x08\0", 6);
+        pb_nested(&message, 100, &layer);
+        run_put(&w, message.data, message.size);
+        pb_free(&message);
+        run_refused(caffe_read, net, &w,
+                    n > 262144 ? INFER_EUNSUPPORTED : INFER_EFORMAT,
+                    n > 262144 ? "more than 262144 blobs"
+                               : "not among the weights");
+        free(w.data);
+    }
+}
+
 TEST(test_damaged)
 {
     static const char net[] = INPUT(1, 2, 4, 4)
@@ -619,6 +673,7 @@ int main(void)
         cmocka_unit_test(test_detection),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_refused_weights),
+        cmocka_unit_test(test_refused_blobs),
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_real_networks),

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Headers of tensors on one line each: what is accepted, with type and shape of
+ * the tensors, and what is refused in which words.
+ *
+ *     safetensors {'a':{'dtype':'F32','shape':[2],'data_offsets':[0,8]}} +8
+ *     npz v1 {'descr':'<f4','fortran_order':False,'shape':(2,3),} +24
+ *
+ * are a header with single quotes and the bytes behind it, all 1; of a .npz
+ * file's member, `;` begins the next one.  v1: the version of the .npy format.
+ */
+#include "tests/unit/weights/formats_help.h"
+#include "tests/unit/weights/lines/tokens.h"
+
+extern const struct weights_format weights_format_safetensors,
+    weights_format_npz;
+
+static void say(const struct weights_dict *d, char *said, size_t room)
+{
+    size_t n = 0;
+
+    said[0] = '\0';
+    for (size_t i = 0; i < d->count && n < room; i++) {
+        const struct constant *c = d->entry[i].value;
+
+        n += (size_t)snprintf(said + n, room - n, "%s%s %s", i ? "; " : "",
+                              d->entry[i].name, infer_dtype_name(c->dtype));
+        for (int k = 0; k < c->rank && n < room; k++)
+            n += (size_t)snprintf(said + n, room - n, "%s%lld", k ? "," : " ",
+                                  (long long)c->dim[k]);
+    }
+}
+
+/* A header up to the next ";", and how many bytes follow it. */
+static size_t take_header(const char **line, struct text *header, int *version,
+                          bool quotes)
+{
+    size_t bytes = 0;
+    char token[128];
+
+    while (next_token(line, token, sizeof token) && strcmp(token, ";") != 0) {
+        char *end = token + 1;
+
+        if (token[0] == '+')
+            bytes = strtoul(token + 1, &end, 10);
+        else if (token[0] == 'v')
+            *version = (int)strtol(token + 1, &end, 10);
+        if (end > token + 1 && *end == '\0')
+            continue;
+        for (char *p = token; quotes && *p; p++)
+            *p = *p == '\'' ? '"' : *p;
+        put(header, "%s%s", header->bytes ? " " : "", token);
+    }
+    assert_true(bytes <= 4096);
+    return bytes;
+}
+
+static void put_ones(struct maker *m, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        maker_int(m, 1, 1);
+}
+
+static void put_member(struct zipmaker *z, const char **line, int number)
+{
+    struct text header = {"", 0};
+    struct maker m = {0};
+    char name[16];
+    int version = 1;
+    const size_t bytes = take_header(line, &header, &version, false);
+
+    maker_text(&m, "\x93NUMPY");
+    maker_int(&m, (uint64_t)version, 2);
+    maker_int(&m, header.bytes + 1, version == 1 ? 2 : 4);
+    maker_text(&m, header.data);
+    maker_text(&m, "\n");
+    put_ones(&m, bytes);
+    snprintf(name, sizeof name, "m%d.npy", number);
+    zipmaker_add(z, name, m.data, m.bytes);
+    maker_clear(&m);
+}
+
+static int read_line(const char *line, char *said, size_t room)
+{
+    const struct weights_format *format = &weights_format_safetensors;
+    struct weights_file file = {"memory", NULL};
+    struct weights_options options;
+    struct weights_import import;
+    struct infer_error err = {0};
+    struct zipmaker z = {0};
+    struct maker m = {0};
+    char kind[16];
+    int rc, n = 0;
+
+    next_token(&line, kind, sizeof kind);
+    if (strcmp(kind, "npz") == 0) {
+        format = &weights_format_npz;
+        while (*line)
+            put_member(&z, &line, n++);
+        zipmaker_end(&z);
+        file.blob = help_blob(z.file.data, z.file.bytes);
+    } else {
+        struct text header = {"", 0};
+        const size_t bytes = take_header(&line, &header, &n, true);
+
+        assert_string_equal(kind, "safetensors");
+        maker_int(&m, header.bytes, 8);
+        maker_text(&m, header.data);
+        put_ones(&m, bytes);
+        file.blob = help_blob(m.data, m.bytes);
+    }
+    weights_options_init(&options);
+    weights_import_init(&import);
+    rc = format->read(&file, &options, &err, &import);
+    if (rc == 0)
+        say(&import.dict, said, room);
+    else
+        snprintf(said, room, "%s", err.text);
+    weights_import_clear(&import);
+    weights_file_close(&file);
+    zipmaker_clear(&z);
+    maker_clear(&m);
+    return rc;
+}
+
+TEST(test_lines)
+{
+    static const struct line_row rows[] = {
+#define ROW(line, code, word) {(line), (code), (word)},
+#include "tests/unit/weights/lines/headers.def"
+#undef ROW
+    };
+
+    check_lines(rows, COUNT(rows), read_line);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
