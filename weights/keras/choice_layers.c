@@ -370,6 +370,8 @@ struct keras_value keras_category(struct keras_emit *k, struct keras_layer *l,
     if (!keras_sizes(k, x, 1, dim))
         return keras_failed(k);
     x = against(k, x, counting(tokens), KERN_EQUAL);
+    if (k->status < 0)
+        return keras_failed(k);
     if (one && dim[x.rank - 2] != 1)
         return x;
     return keras_reduce(k, x, "",

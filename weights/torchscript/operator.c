@@ -241,7 +241,7 @@ static int parts(struct ts_run *r, int64_t entries, int64_t size, int64_t most,
         return ts_fail(r, INFER_EUNSUPPORTED,
                        "a split of a free size: how many parts there are "
                        "depends on it");
-    *out = entries < 0 ? most : (entries + size - 1) / size;
+    *out = entries < 0 ? most : entries / size + (entries % size != 0);
     if (*out < 1)
         *out = 1;
     return 0;

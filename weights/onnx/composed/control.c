@@ -407,7 +407,7 @@ static int open_scan(struct onnx_import *im, struct scan *s)
     s->inputs = (int)inputs;
     s->states = im->node->n_in - s->inputs;
     s->collected.outputs = (int)s->body->output.count - s->states;
-    if (s->inputs < 1 || s->collected.outputs < 0 ||
+    if (s->collected.outputs < 0 ||
         im->node->n_out > s->states + s->collected.outputs)
         return onnx_fail(im, INFER_EFORMAT,
                          "%d scanned inputs, %d states and %d outputs",

@@ -7,7 +7,9 @@
  *     npz v1 {'descr':'<f4','fortran_order':False,'shape':(2,3),} +24
  *
  * are a header with single quotes and the bytes behind it, all 1; of a .npz
- * file's member, `;` begins the next one.  v1: the version of the .npy format.
+ * file's member, `;` begins the next one.  v1: the version of the .npy format;
+ * v0: a member that does not begin as one; `-`: the header does not end its
+ * line.
  */
 #include "tests/unit/weights/formats_help.h"
 #include "tests/unit/weights/lines/tokens.h"
@@ -69,11 +71,14 @@ static void put_member(struct zipmaker *z, const char **line, int number)
     int version = 1;
     const size_t bytes = take_header(line, &header, &version, false);
 
-    maker_text(&m, "\x93NUMPY");
+    if (header.bytes >= 2 && strcmp(header.data + header.bytes - 2, " -") == 0)
+        header.bytes -= 2;
+    else
+        put(&header, "\n");
+    maker_text(&m, version == 0 ? "\x93NUMPX" : "\x93NUMPY");
     maker_int(&m, (uint64_t)version, 2);
-    maker_int(&m, header.bytes + 1, version == 1 ? 2 : 4);
-    maker_text(&m, header.data);
-    maker_text(&m, "\n");
+    maker_int(&m, header.bytes, version == 1 ? 2 : 4);
+    maker_bytes(&m, header.data, header.bytes);
     put_ones(&m, bytes);
     snprintf(name, sizeof name, "m%d.npy", number);
     zipmaker_add(z, name, m.data, m.bytes);

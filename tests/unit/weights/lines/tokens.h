@@ -11,7 +11,7 @@
 
 /* Text that grows; ends with NUL. */
 struct text {
-    char data[4096];
+    char data[16384];
     size_t bytes;
 };
 
