@@ -26,7 +26,7 @@ compile() {
 }
 
 # ---- words and exit codes
-expect 0 'digits.c: 7 calls of 7 functions' "$wconv" "$weights" "$arch" \
+expect 0 'digits.c: 7 calls of 5 functions' "$wconv" "$weights" "$arch" \
     --emit-c="$dir/digits.c"
 expect 0 '^/\* Pictures: exact size .*gray, scale 1/255 (stored)' \
     cat "$dir/digits.h"

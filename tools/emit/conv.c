@@ -28,6 +28,7 @@ struct conv {
     int64_t groups, c, k; /* input and output channels of a group */
     int64_t w_group, w_c, w_k;
     bool depthwise; /* one input and one output channel a group */
+    int array;      /* that of the weights, or -1 */
 };
 
 /* ---- reading the problem ------------------------------------------- */
@@ -87,6 +88,7 @@ static int declare_weights(struct emit *e, const struct plan_step *s,
     const int rc = emit_input_view(e, &w, "w", err, &t);
     if (rc < 0)
         return rc;
+    v->array = e->last_array;
     const int first = transposed ? 2 : v->depthwise ? 0 : 1;
     v->w_group = t.stride[v->depthwise ? spatial : 0];
     v->w_c = transposed ? t.stride[1] : t.stride[n - 2];
@@ -186,6 +188,19 @@ static int store(struct emit *e, const struct conv *v, struct infer_error *err)
     else
         snprintf(channel, sizeof(channel), "%s", e->lane);
     pixel_offset(v, &v->y, v->ys, pixel);
+    if (!v->integers && v->y.stride[1] == 1 && emit_stores_lanes(v->p) &&
+        (!v->has_residual || v->r.stride[1] == 1)) {
+        snprintf(channel, sizeof(channel), "%s%s0",
+                 many ? emit_offset("j", v->k) : "",
+                 e->lane[0] == '(' ? "k0 + " : "");
+        snprintf(at, sizeof(at), "%s%s", pixel, channel);
+        if (v->has_residual) {
+            pixel_offset(v, &v->r, v->rs, pixel);
+            snprintf(from, sizeof(from), "%s%s", pixel, channel);
+        }
+        return emit_store_lanes(e, v->p, at, channel,
+                                v->has_residual ? from : NULL, err);
+    }
     snprintf(at, sizeof(at), "%s%s0", pixel,
              emit_offset(channel, v->y.stride[1]));
     if (v->has_residual) {
@@ -194,7 +209,7 @@ static int store(struct emit *e, const struct conv *v, struct infer_error *err)
                  emit_offset(channel, v->r.stride[1]));
         snprintf(residual, sizeof(residual), "z[%s]", from);
     }
-    emit_lane_loop(e);
+    emit_each_lane(e);
     if (v->integers) {
         rc = emit_quantised(e, v->p, channel, residual, at, err);
         emit_close(e);
@@ -292,8 +307,8 @@ static void declare_products(struct emit *e, const struct conv *v, int to,
 static bool has_runs(const struct conv *v)
 {
     return v->groups == 1 && !v->has_scale && v->window[2] > 1 &&
-           v->dilation[2] == 1 && v->x.stride[1] == 1 && v->xs[2] == v->c &&
-           v->ws[2] == v->c * v->w_c;
+           v->dilation[2] == 1 && (v->x.stride[1] == 1 || v->c == 1) &&
+           v->xs[2] == v->c && v->ws[2] == v->c * v->w_c;
 }
 
 /* Adds a row of the window in one run. */
@@ -302,6 +317,9 @@ static void add_run(struct emit *e, const struct conv *v)
     struct emit_products products = {.n = v->window[2] * v->c,
                                      .integers = v->integers,
                                      .zero = v->p->quant.x_zero,
+                                     .x = v->x.dtype,
+                                     .w = v->p->in[1].dtype,
+                                     .array = v->array,
                                      .x_step = 1,
                                      .f_step = v->w_c,
                                      .k_step = v->w_k};
@@ -333,23 +351,34 @@ static void add_lanes(struct emit *e, const struct conv *v)
 {
     char x[64], w[64];
 
-    declare_products(e, v, 3, "", "");
+    const bool dense = v->x.stride[1] == 1 && v->w_group == 1;
+
     snprintf(x, sizeof(x), "%s", emit_offset(e->lane, v->x.stride[1]));
     snprintf(w, sizeof(w), "%s", emit_offset(e->lane, v->w_group));
+    if (dense && !v->has_scale) {
+        const char *block = e->lane[0] == '(' ? "k0 + " : "";
+        const struct emit_products products = {.integers = v->integers,
+                                               .zero = v->p->quant.x_zero,
+                                               .x = v->x.dtype,
+                                               .w = v->p->in[1].dtype};
+
+        declare_products(e, v, 3, block, block);
+        emit_lane_products(e, &products);
+        return;
+    }
+    declare_products(e, v, 3, "", "");
+    emit_lane_loop(e);
     if (v->has_scale) {
         char scale[64];
         snprintf(scale, sizeof(scale), "%s%s",
                  v->y.dim[0] > 1 ? emit_offset("n", v->scale.stride[0]) : "",
                  emit_offset(e->lane, v->scale.stride[1]));
-        emit_lane_loop(e);
         emit_line(e, "const real a = (real)f[%s0] * g[%s0];", w, scale);
         emit_line(e, "sum[k] += a * i[%s0];", x);
     } else if (v->integers) {
-        emit_lane_loop(e);
         emit_line(e, "sum[k] += (i[%s0]%s) * f[%s0];", x,
                   emit_less_zero(v->p->quant.x_zero), w);
     } else {
-        emit_lane_loop(e);
         emit_line(e, "sum[k] += (real)i[%s0] * f[%s0];", x, w);
     }
     emit_close(e);
@@ -382,6 +411,9 @@ static void add_tap(struct emit *e, const struct conv *v)
     const struct emit_products products = {.n = v->c,
                                            .integers = v->integers,
                                            .zero = v->p->quant.x_zero,
+                                           .x = v->x.dtype,
+                                           .w = v->p->in[1].dtype,
+                                           .array = v->array,
                                            .x_step = v->x.stride[1],
                                            .f_step = v->w_c,
                                            .k_step = v->w_k};
@@ -472,7 +504,8 @@ int emit_conv_transpose(struct emit *e, const struct plan_step *s,
 
     if (rc < 0)
         return rc;
-    const struct emit_products products = {.n = 1, .k_step = v.w_k};
+    const struct emit_products products = {
+        .n = 1, .k_step = v.w_k, .array = -1};
     open_pixels(e, &v);
     if (v.groups > 1)
         emit_for(e, "j", v.groups);

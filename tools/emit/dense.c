@@ -24,6 +24,7 @@ struct dense {
     const struct kern_problem *p;
     struct kern_tensor x, w, bias, r;
     bool has_bias, has_residual, integers;
+    int array; /* that of the weights, or -1 */
 };
 
 static int declare(struct emit *e, const struct plan_step *s,
@@ -44,6 +45,7 @@ static int declare(struct emit *e, const struct plan_step *s,
         rc = error_set(err, INFER_EUNSUPPORTED, "a table of products");
     if (rc == 0)
         rc = emit_input_view(e, &w, "w", err, &v->w);
+    v->array = e->last_array;
     if (rc == 0 && v->has_bias)
         rc = emit_input(e, s, 2, "b", NULL, err, &v->bias);
     if (rc == 0 && v->has_bias && v->bias.stride[0] != 1 && v->w.dim[1] > 1)
@@ -61,7 +63,7 @@ static int store(struct emit *e, const struct dense *v, const char *at,
 {
     int rc;
 
-    emit_lane_loop(e);
+    emit_each_lane(e);
     if (v->integers) {
         rc = emit_quantised(e, v->p, e->lane, residual, at, err);
     } else {
@@ -94,7 +96,10 @@ int emit_dense(struct emit *e, const struct plan_step *s,
                                            .f_step = v.w.stride[0],
                                            .k_step = v.w.stride[1],
                                            .integers = v.integers,
-                                           .zero = p->quant.x_zero};
+                                           .zero = p->quant.x_zero,
+                                           .x = v.x.dtype,
+                                           .w = v.w.dtype,
+                                           .array = v.array};
     emit_nest_start(&rows, last, y->dim);
     outer = v.x;
     outer.rank = last;
@@ -110,12 +115,25 @@ int emit_dense(struct emit *e, const struct plan_step *s,
     emit_nest_open(e, &rows, 'n');
     emit_lanes_open(e, y->dim[last], v.integers ? "int32_t" : "real", "0");
     add_sums(e, v.x.dtype, v.w.dtype, rows.at[0], "", &products);
-    snprintf(at, sizeof(at), "%s%s", emit_offset(e->lane, y->stride[last]),
-             rows.at[1]);
-    if (v.has_residual)
-        snprintf(residual, sizeof(residual), "z[%s%s]",
-                 emit_offset(e->lane, v.r.stride[last]), rows.at[2]);
-    rc = store(e, &v, at, residual, err);
+    const char *block = e->lane[0] == '(' ? "k0 + " : "";
+    if (!v.integers && y->stride[last] == 1 && emit_stores_lanes(p) &&
+        (!v.has_residual || v.r.stride[last] == 1)) {
+        char bias[16];
+
+        snprintf(bias, sizeof(bias), "%s0", block);
+        snprintf(at, sizeof(at), "%s%s", block, rows.at[1]);
+        if (v.has_residual)
+            snprintf(residual, sizeof(residual), "%s%s", block, rows.at[2]);
+        rc = emit_store_lanes(e, p, at, bias, v.has_residual ? residual : NULL,
+                              err);
+    } else {
+        snprintf(at, sizeof(at), "%s%s", emit_offset(e->lane, y->stride[last]),
+                 rows.at[1]);
+        if (v.has_residual)
+            snprintf(residual, sizeof(residual), "z[%s%s]",
+                     emit_offset(e->lane, v.r.stride[last]), rows.at[2]);
+        rc = store(e, &v, at, residual, err);
+    }
     emit_lanes_close(e);
     emit_nest_close(e, &rows);
     return rc;
@@ -148,6 +166,7 @@ int emit_matmul(struct emit *e, const struct plan_step *s,
     rc = emit_input_view(e, &left, "x", err, &a);
     if (rc == 0)
         rc = emit_input_view(e, &right, "w", err, &b);
+    const int array = e->last_array;
     if (rc == 0)
         rc = emit_output(e, s, err);
     if (rc < 0)
@@ -155,7 +174,10 @@ int emit_matmul(struct emit *e, const struct plan_step *s,
     const struct emit_products products = {.n = left.t.dim[left.t.rank - 1],
                                            .x_step = a.stride[a.rank - 1],
                                            .f_step = b.stride[b.rank - 2],
-                                           .k_step = b.stride[b.rank - 1]};
+                                           .k_step = b.stride[b.rank - 1],
+                                           .x = a.dtype,
+                                           .w = b.dtype,
+                                           .array = array};
     struct kern_tensor outer = y;
     a.dim[a.rank - 1] = b.dim[b.rank - 2] = b.dim[b.rank - 1] = 1;
     outer.dim[last] = 1;
@@ -168,7 +190,7 @@ int emit_matmul(struct emit *e, const struct plan_step *s,
     char base[200];
     snprintf(base, sizeof(base), "%s + ", rows.at[i_b]);
     add_sums(e, a.dtype, b.dtype, rows.at[i_a], base, &products);
-    emit_lane_loop(e);
+    emit_each_lane(e);
     snprintf(at, sizeof(at), "%s%s", emit_offset(e->lane, y.stride[last]),
              rows.at[i_y]);
     emit_line(e, "const real v = (real)%.17g * sum[k];", (double)attr->alpha);

@@ -3,9 +3,9 @@
  * A network as C99: one file and its header, without a library but libm.
  *
  * The network is planned as for the reference backend (libinfer/plan), with
- * channels last.  Each step of the plan becomes a function, equal functions
- * become one, constants become arrays, buffers become places in one static
- * arena.  tools/emit/emitters.def lists the operations.
+ * channels last.  Each step of the plan becomes a function, functions that are
+ * equal but for numbers become one (merge.c), constants become arrays, buffers
+ * become places in one static arena.  tools/emit/emitters.def lists the operations.
  */
 #ifndef TOOLS_EMIT_EMIT_H
 #define TOOLS_EMIT_EMIT_H

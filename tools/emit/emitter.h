@@ -30,6 +30,14 @@ struct emit_function {
     char name[48];
     char *text;  /* parameters and body, without the name */
     char *words; /* the problem, for people */
+    int like;    /* the function that does its work (merge.c), or -1 */
+    char *more;  /* arguments of that function besides the call's, or NULL */
+};
+
+/* A call of a run. */
+struct emit_call {
+    int function;
+    char *args, *node; /* the node's name, for people */
 };
 
 /* A constant array of the file. */
@@ -38,6 +46,7 @@ struct emit_array {
     enum infer_dtype dtype;
     size_t bytes;
     void *data;
+    bool spare; /* a vector may read beyond its end (products.c) */
 };
 
 struct emit {
@@ -51,6 +60,7 @@ struct emit {
     /* The function that is being written. */
     struct emit_text body, params, args;
     int depth;
+    int last_array; /* that of the input declared last, or -1 */
     /* Between emit_lanes_open() and emit_lanes_close(): the number of a block's
      * lanes as C, and the index of a lane among all. */
     char lanes[24];
@@ -60,6 +70,8 @@ struct emit {
     struct emit_text helpers, run;
     struct emit_function *function;
     int n_functions, function_capacity;
+    struct emit_call *call;
+    int n_calls, call_capacity;
     struct emit_array *array;
     int n_arrays, array_capacity;
     int counter[KERN_OP_COUNT]; /* functions of an operation so far */
@@ -127,6 +139,12 @@ int emit_step(struct emit *e, const struct plan_step *s,
               struct infer_error *err);
 /* Adds the arrays to the text of the file. */
 void emit_arrays(const struct emit *e, struct emit_text *out);
+/* Adds functions and calls. */
+void emit_functions(const struct emit *e, struct emit_text *out);
+void emit_calls(const struct emit *e, struct emit_text *out);
+/* Makes functions that differ in numbers alone one, which takes these numbers
+ * as arguments, where that is smaller.  EMEMORY. */
+int emit_merge(struct emit *e, struct infer_error *err);
 void emit_clear(struct emit *e);
 
 /* ---- selftest.c ---------------------------------------------------- */
@@ -159,6 +177,8 @@ int emit_binary_name(struct emit *e, enum kern_binary_kind kind,
                      struct infer_error *err, char name[48]);
 /* Adds a helper of the file by its name (tools/emit/helpers.c) once. */
 void emit_helper(struct emit *e, const char *name);
+/* Adds a function of the file once; clears the text. */
+void emit_function_text(struct emit *e, struct emit_text *text);
 /* The expression that turns a real into an element: "(float)(v)". */
 const char *emit_stored(struct emit *e, enum infer_dtype dtype,
                         const char *value);
@@ -236,6 +256,9 @@ const char *emit_position(const char *o, int64_t outputs, int64_t step,
                           const char *tap, int64_t taps, int64_t dilation,
                           int64_t pad);
 
+/* Most accumulators of a block: a few vectors of any processor, and 512 bytes
+ * of stack in double. */
+#define EMIT_LANES 64
 /* Accumulators of neighbouring outputs: how many a block has, of n. */
 int64_t emit_block(int64_t n);
 /* Opens the loop over blocks of n lanes ("k0", and "lanes" in each) and
@@ -245,6 +268,9 @@ void emit_lanes_open(struct emit *e, int64_t n, const char *type,
 /* Opens "for (long k = 0; k < lanes; k++)", which compilers shall vectorise and
  * not unroll. */
 void emit_lane_loop(struct emit *e);
+/* The same for what is done once for many products: the number of lanes may
+ * become an argument (merge.c), and compilers do as they like. */
+void emit_each_lane(struct emit *e);
 void emit_lanes_close(struct emit *e);
 
 /* sum[k] += i[c * x_step] * f[c * f_step + k * k_step] for c in 0 .. n-1, in
@@ -256,7 +282,20 @@ struct emit_products {
     int64_t x_step, f_step, k_step;
     bool integers; /* int32_t in place of real; zero is taken off i[...] */
     int zero;
+    enum infer_dtype x, w; /* types of i and f */
+    int array;             /* that of f, or -1 */
 };
 void emit_products(struct emit *e, const struct emit_products *p);
+/* sum[k] = 0 of all lanes, up to a whole vector; type: real or int32_t. */
+void emit_clear_sums(struct emit *e, const char *type);
+/* Stores act(sum[k] + b[k] + z[k]) of all lanes, side by side from the offsets
+ * y, b and z of C; z may be NULL.  emit_stores_lanes(): whether the types and
+ * inputs are such; residuals are added as the problem says. */
+bool emit_stores_lanes(const struct kern_problem *p);
+int emit_store_lanes(struct emit *e, const struct kern_problem *p,
+                     const char *y, const char *b, const char *z,
+                     struct infer_error *err);
+/* sum[k] += i[k] * f[k]; of p the types and the zero point alone. */
+void emit_lane_products(struct emit *e, const struct emit_products *p);
 
 #endif

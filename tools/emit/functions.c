@@ -113,8 +113,9 @@ void emit_arrays(const struct emit *e, struct emit_text *out)
         const struct emit_array *a = &e->array[i];
         const int64_t n = (int64_t)(a->bytes / infer_dtype_size(a->dtype));
 
-        emit_text_add(out, "static const %s %s[%" PRId64 "] = {",
-                      emit_type(a->dtype), a->name, n);
+        emit_text_add(out, "static const %s %s[%" PRId64 "%s] = {",
+                      emit_type(a->dtype), a->name, n,
+                      a->spare ? " + SPARE" : "");
         for (int64_t k = 0; k < n; k++) {
             emit_text_add(out, "%s", k % 8 == 0 ? "\n    " : " ");
             add_element(out, a, k);
@@ -195,6 +196,7 @@ static int add_constant(struct emit *e, const struct view *v, const char *name,
         return rc;
     *t = kern_tensor_dense(t->dtype, t->rank, t->dim, KERN_NCHW);
     add_pointer(e, emit_type(t->dtype), name, true, e->array[rc].name);
+    e->last_array = rc;
     return 0;
 }
 
@@ -215,6 +217,7 @@ int emit_input_view(struct emit *e, const struct view *v, const char *name,
     }
     emit_address(e, v, address);
     add_pointer(e, type, name, true, address);
+    e->last_array = -1;
     return 0;
 }
 
@@ -305,6 +308,8 @@ static int find_function(struct emit *e, const struct plan_step *s,
              ++e->counter[op]);
     kern_problem_format(&s->exec.problem, words, sizeof(words));
     f->words = strdup(words);
+    f->like = -1;
+    f->more = NULL;
     f->text = text->at;
     memset(text, 0, sizeof(*text));
     return f->words ? e->n_functions++
@@ -321,6 +326,23 @@ static void add_comment(struct emit_text *t, const char *name)
         emit_text_put(
             t, *name < ' ' || *name > '~' || *name == '*' ? "_" : name, 1);
     emit_text_add(t, " */");
+}
+
+static int add_call(struct emit *e, int function, const char *node,
+                    struct infer_error *err)
+{
+    void *at =
+        array_reserve(e->call, e->n_calls, &e->call_capacity, sizeof(*e->call));
+
+    if (!at)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    e->call = at;
+    struct emit_call *c = &e->call[e->n_calls++];
+    c->function = function;
+    c->args = strdup(emit_text_of(&e->args));
+    c->node = strdup(node);
+    return c->args && c->node ? 0
+                              : error_set(err, INFER_EMEMORY, "out of memory");
 }
 
 static int finish(struct emit *e, const struct plan_step *s,
@@ -340,11 +362,43 @@ static int finish(struct emit *e, const struct plan_step *s,
     emit_text_clear(&text);
     if (f < 0)
         return f;
-    emit_text_add(&e->run, "    %s(%s);", e->function[f].name,
-                  emit_text_of(&e->args));
-    add_comment(&e->run, plan_step_name(e->plan, s));
-    emit_text_add(&e->run, "\n");
-    return 0;
+    return add_call(e, f, plan_step_name(e->plan, s), err);
+}
+
+void emit_functions(const struct emit *e, struct emit_text *out)
+{
+    for (int i = 0; i < e->n_functions; i++) {
+        const struct emit_function *f = &e->function[i];
+        int same = 0;
+
+        if (f->like >= 0 && f->like != i)
+            continue;
+        for (int k = i + 1; k < e->n_functions; k++)
+            same += e->function[k].like == i;
+        emit_text_add(out, "/* %s", f->words);
+        if (same > 0)
+            emit_text_add(out, ", and %d like it", same);
+        emit_text_add(out, " */\nstatic void %s", f->name);
+        emit_text_put(out, f->text, strlen(f->text));
+        emit_text_add(out, "\n");
+    }
+}
+
+void emit_calls(const struct emit *e, struct emit_text *out)
+{
+    for (int i = 0; i < e->n_calls; i++) {
+        const struct emit_call *c = &e->call[i];
+        const struct emit_function *f = &e->function[c->function];
+
+        emit_text_add(out, "    %s(",
+                      f->like >= 0 ? e->function[f->like].name : f->name);
+        emit_text_put(out, c->args, strlen(c->args));
+        if (f->more)
+            emit_text_put(out, f->more, strlen(f->more));
+        emit_text_add(out, ");");
+        add_comment(out, c->node);
+        emit_text_add(out, "\n");
+    }
 }
 
 static void reset(struct emit *e)
@@ -385,7 +439,13 @@ void emit_clear(struct emit *e)
     for (int i = 0; i < e->n_functions; i++) {
         free(e->function[i].text);
         free(e->function[i].words);
+        free(e->function[i].more);
     }
+    for (int i = 0; i < e->n_calls; i++) {
+        free(e->call[i].args);
+        free(e->call[i].node);
+    }
+    free(e->call);
     for (int i = 0; i < e->n_arrays; i++)
         free(e->array[i].data);
     free(e->function);

@@ -243,6 +243,14 @@ static const struct word *find(const char *word, size_t n)
     return NULL;
 }
 
+void emit_function_text(struct emit *e, struct emit_text *text)
+{
+    e->failed = e->failed || text->failed;
+    if (!text->failed)
+        add_text(e, emit_text_of(text));
+    emit_text_clear(text);
+}
+
 void emit_helper(struct emit *e, const char *name)
 {
     const struct word *w = find(name, strlen(name));

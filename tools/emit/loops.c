@@ -8,13 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Accumulators of a block: a few vectors of any processor, and 512 bytes of
- * stack in double. */
-#define MOST_LANES 64
 /* Blocks narrower than this are worse than a last block that is not full. */
 #define FEWEST_LANES 24
-/* Products that are best added in one pass over the accumulators. */
-#define PRODUCTS 4
+/* Blocks are best of so many, the lanes of the widest vectors. */
+#define WHOLE 8
 
 /* ---- lines --------------------------------------------------------- */
 
@@ -235,12 +232,15 @@ void emit_nest_close(struct emit *e, struct emit_nest *nest)
 
 int64_t emit_block(int64_t n)
 {
-    if (n <= MOST_LANES)
+    if (n <= EMIT_LANES)
         return n;
-    for (int64_t b = MOST_LANES; b >= FEWEST_LANES; b--)
+    for (int64_t b = EMIT_LANES; b >= FEWEST_LANES; b -= WHOLE)
         if (n % b == 0)
             return b;
-    return MOST_LANES;
+    for (int64_t b = EMIT_LANES; b >= FEWEST_LANES; b--)
+        if (n % b == 0)
+            return b;
+    return EMIT_LANES;
 }
 
 void emit_lanes_open(struct emit *e, int64_t n, const char *type,
@@ -264,10 +264,11 @@ void emit_lanes_open(struct emit *e, int64_t n, const char *type,
     if (!type)
         return;
     if (strcmp(start, "0") == 0) {
-        emit_line(e, "%s sum[%" PRId64 "] = {0};", type, block);
+        emit_line(e, "%s sum[%d];", type, EMIT_LANES);
+        emit_clear_sums(e, type);
         return;
     }
-    emit_line(e, "%s sum[%" PRId64 "];", type, block);
+    emit_line(e, "%s sum[%d];", type, EMIT_LANES);
     emit_lane_loop(e);
     emit_line(e, "sum[k] = %s;", start);
     emit_close(e);
@@ -279,92 +280,14 @@ void emit_lane_loop(struct emit *e)
     emit_open(e, "for (long k = 0; k < %s; k++)", e->lanes);
 }
 
+void emit_each_lane(struct emit *e)
+{
+    emit_open(e, "for (long k = 0; k < %s; k++)", e->lanes);
+}
+
 void emit_lanes_close(struct emit *e)
 {
     if (e->lanes_looped)
         emit_close(e);
     e->lane = NULL;
-}
-
-/* ---- sums of products ---------------------------------------------- */
-
-/* "f[k * 2 + 64]": the weight of one product and lane. */
-static void add_products(struct emit *e, const struct emit_products *p, int n)
-{
-    char line[512];
-    size_t used = 0;
-
-    for (int i = 0; i < n; i++)
-        if (p->integers)
-            emit_line(e, "const int32_t a%d = i[%" PRId64 "]%s;", i,
-                      i * p->x_step, emit_less_zero(p->zero));
-        else
-            emit_line(e, "const real a%d = i[%" PRId64 "];", i, i * p->x_step);
-    emit_lane_loop(e);
-    for (int i = 0; i < n; i++) {
-        char at[64];
-
-        if (i == 0)
-            snprintf(at, sizeof(at), "k * %" PRId64, p->k_step);
-        else
-            snprintf(at, sizeof(at), "k * %" PRId64 " + %" PRId64, p->k_step,
-                     i * p->f_step);
-        if (p->k_step == 1) {
-            if (i == 0)
-                snprintf(at, sizeof(at), "k");
-            else
-                snprintf(at, sizeof(at), "k + %" PRId64, i * p->f_step);
-        }
-        used += (size_t)snprintf(line + used, sizeof(line) - used,
-                                 " + a%d * f[%s]", i, at);
-    }
-    emit_line(e, "sum[k] = sum[k]%s;", line);
-    emit_close(e);
-}
-
-/* Moves to the next products. */
-static void advance(struct emit *e, const struct emit_products *p, int n)
-{
-    emit_line(e, "i += %" PRId64 ";", n * p->x_step);
-    emit_line(e, "f += %" PRId64 ";", n * p->f_step);
-}
-
-/* How many products a pass adds, of a number that is a multiple of n: without a
- * rest if possible, which spares a second loop. */
-static int pass_of(int64_t n)
-{
-    static const int sizes[] = {PRODUCTS, 3, 5};
-
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-        if (n % sizes[i] == 0)
-            return sizes[i];
-    return PRODUCTS;
-}
-
-void emit_products(struct emit *e, const struct emit_products *p)
-{
-    const int pass = pass_of(p->n), rest = (int)(p->n % pass);
-
-    if (p->count) {
-        emit_line(e, "long c = %s;", p->count);
-        emit_open(e, "for (; c >= %d; c -= %d)", pass, pass);
-        add_products(e, p, pass);
-        advance(e, p, pass);
-        emit_close(e);
-        if (rest == 0)
-            return;
-        emit_open(e, "for (; c > 0; c--)");
-        add_products(e, p, 1);
-        advance(e, p, 1);
-        emit_close(e);
-        return;
-    }
-    if (p->n >= pass) {
-        emit_for(e, "c", p->n / pass);
-        add_products(e, p, pass);
-        advance(e, p, pass);
-        emit_close(e);
-    }
-    if (rest > 0)
-        add_products(e, p, rest);
 }

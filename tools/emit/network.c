@@ -324,25 +324,34 @@ static void write_source(struct emit_text *t, const struct emit *e,
         "#include \"%s.h\"\n\n#include <math.h>\n\n"
         "#ifndef %s_REAL\n#define %s_REAL double\n#endif\n"
         "typedef %s_REAL real;\n\n"
+        "/* Bytes of a vector register; the last vector of an array may read "
+        "SPARE elements\n * beyond its end. */\n"
+        "#if defined(__AVX2__)\n#define VECTOR 32\n"
+        "#elif defined(__SSE2__) || defined(__ARM_NEON)\n#define VECTOR 16\n"
+        "#else\n#define VECTOR 4\n#endif\n"
+        "#define SPARE (VECTOR / 4 - 1)\n"
+        "enum { LANES = VECTOR < sizeof(real) ? 1 : VECTOR / sizeof(real) "
+        "};\n\n"
         "/* Loops over neighbouring sums are for vectors, not to be "
         "unrolled. */\n"
         "#if defined(__GNUC__) && !defined(__clang__)\n"
         "#define EACH_LANE _Pragma(\"GCC unroll 1\")\n"
-        "#else\n#define EACH_LANE\n#endif\n\n",
+        "#else\n#define EACH_LANE\n#endif\n"
+        "/* Functions of many layers: one copy. */\n"
+        "#if defined(__GNUC__) && !defined(__clang__)\n"
+        "#define SHARED __attribute__((noinline, noclone))\n"
+        "#else\n#define SHARED\n#endif\n\n",
         big, big, e->name, big, big, big);
     add_arena(t, e->arena_types, arena);
     emit_arrays(e, t);
     emit_text_add(t, "%s", emit_text_of(&e->helpers));
-    for (int i = 0; i < e->n_functions; i++)
-        emit_text_add(t, "/* %s */\nstatic void %s", e->function[i].words,
-                      e->function[i].name),
-            emit_text_put(t, e->function[i].text, strlen(e->function[i].text)),
-            emit_text_add(t, "\n");
+    emit_functions(e, t);
     add_prototype(t, e->name, ports);
     emit_text_add(t, "\n{\n");
     for (int i = 0; i < ports->n_in; i++)
         if (!e->used[e->plan->input_buffer[i]])
             emit_text_add(t, "    (void)%s;\n", ports->in[i].name);
+    emit_calls(e, t);
     emit_text_put(t, emit_text_of(&e->run), e->run.n);
     emit_text_add(t,
                   "}\n\n#ifdef %s_TEST\n#include <stdio.h>\n"
@@ -426,6 +435,8 @@ static int emit_all(struct emit *e, struct plan *plan,
     for (int i = 0; rc == 0 && i < plan->n_run; i++)
         rc = emit_step(e, plan->run[i], err);
     if (rc == 0)
+        rc = emit_merge(e, err);
+    if (rc == 0)
         copy_outputs(e, ports);
     if (rc == 0) {
         write_header(&header, e->name, ports, pictures, arena);
@@ -439,8 +450,10 @@ static int emit_all(struct emit *e, struct plan *plan,
     if (rc == 0 && out) {
         *out = (struct emit_summary){.arena_bytes = arena,
                                      .source_bytes = source.n + header.n,
-                                     .functions = e->n_functions,
                                      .steps = plan->n_run};
+        for (int i = 0; i < e->n_functions; i++)
+            out->functions +=
+                e->function[i].like < 0 || e->function[i].like == i;
         for (int i = 0; i < e->n_arrays; i++)
             out->weight_bytes += e->array[i].bytes;
     }

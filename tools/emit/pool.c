@@ -146,7 +146,7 @@ static int store(struct emit *e, const struct pool *v, bool max,
     for (int d = 0; d < v->spatial; d++)
         all *= v->window[d];
     offset(e, v, false, at);
-    emit_lane_loop(e);
+    emit_each_lane(e);
     if (!scalar_is_float(v->x.dtype)) {
         rc = quant_is_scaled(v->p) ? store_scaled(e, v, all, at, err) : 0;
         if (!quant_is_scaled(v->p))
@@ -201,13 +201,30 @@ static const char *lowest(enum infer_dtype dtype)
     return "0";
 }
 
+/* Adds the lanes of one tap. */
+static void add_tap(struct emit *e, const struct pool *v, bool max)
+{
+    char from[512];
+
+    offset(e, v, true, from);
+    emit_each_lane(e);
+    if (max) {
+        emit_line(e, "const %s a = x[%s];", emit_type(v->x.dtype), from);
+        emit_line(e, scalar_is_float(v->x.dtype)
+                         ? "sum[k] = a > sum[k] || a != a ? a : sum[k];"
+                         : "sum[k] = a > sum[k] ? a : sum[k];");
+    } else {
+        emit_line(e, "sum[k] += x[%s];", from);
+    }
+    emit_close(e);
+}
+
 int emit_pool(struct emit *e, const struct plan_step *s,
               struct infer_error *err)
 {
     const struct kern_problem *p = &s->exec.problem;
     const bool max = p->attr.pool.kind == KERN_POOL_MAX;
     struct pool v = {.p = p, .y = p->out[0]};
-    char from[512];
     int rc;
 
     const bool scaled = quant_is_scaled(p) && quant_is_byte(p->in[0].dtype);
@@ -232,28 +249,24 @@ int emit_pool(struct emit *e, const struct plan_step *s,
     for (int d = 0; d < v.spatial; d++)
         if (v.out[d] > 1)
             emit_for(e, out_index[at + d], v.out[d]);
-    emit_lanes_open(e, v.y.dim[1],
-                    max      ? emit_type(v.x.dtype)
-                    : scaled ? "int32_t"
-                             : "real",
-                    max ? lowest(v.x.dtype) : "0");
+    emit_lanes_open(e, v.y.dim[1], NULL, NULL);
+    emit_line(e, "%s sum[%d]%s;",
+              max      ? emit_type(v.x.dtype)
+              : scaled ? "int32_t"
+                       : "real",
+              EMIT_LANES, max ? "" : " = {0}");
+    if (max) {
+        emit_each_lane(e);
+        emit_line(e, "sum[k] = %s;", lowest(v.x.dtype));
+        emit_close(e);
+    }
     if (counted)
         emit_line(e,
                   counts ? "long count = 0, inside = 0;" : "long count = 0;");
     open_window(e, &v, counts);
     if (counted && counts)
         emit_line(e, "inside++;");
-    offset(e, &v, true, from);
-    emit_lane_loop(e);
-    if (max) {
-        emit_line(e, "const %s a = x[%s];", emit_type(v.x.dtype), from);
-        emit_line(e, scalar_is_float(v.x.dtype)
-                         ? "sum[k] = a > sum[k] || a != a ? a : sum[k];"
-                         : "sum[k] = a > sum[k] ? a : sum[k];");
-    } else {
-        emit_line(e, "sum[k] += x[%s];", from);
-    }
-    emit_close(e);
+    add_tap(e, &v, max);
     for (int d = 0; d < v.spatial; d++)
         emit_close(e);
     rc = store(e, &v, max, err);

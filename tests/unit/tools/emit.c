@@ -51,9 +51,9 @@ static void call(void *address, const float *in, float *out)
 }
 
 /* Emits a network of one input and one output, runs it twice, and compares;
- * takes the graph over. */
-static void check_beside(const char *what, struct graph *g, int output,
-                         bool keep)
+ * takes the graph over; returns how many functions the file has. */
+static int check_beside(const char *what, struct graph *g, int output,
+                        bool keep)
 {
     const struct graph_value *v = &g->value[g->input[0]];
     uint64_t state = 4101842887655102017u;
@@ -90,11 +90,12 @@ static void check_beside(const char *what, struct graph *g, int output,
     free(in.data);
     infer_session_close(&session);
     infer_model_close(&model);
+    return summary.functions;
 }
 
-static void check(const char *what, struct graph *g, int output)
+static int check(const char *what, struct graph *g, int output)
 {
-    check_beside(what, g, output, false);
+    return check_beside(what, g, output, false);
 }
 
 static struct graph *start(int rank, const int64_t *dim, int *x)
@@ -423,6 +424,30 @@ static void gates(void **unused)
     check_beside("squeeze-and-excitation", g, x, true);
 }
 
+/* Layers that differ in numbers alone are one function: a first convolution of
+ * an odd number of lanes, six of which one has another activation, and two
+ * dense layers. */
+static void alike(void **unused)
+{
+    static const int64_t channels[] = {5, 8, 16, 24, 17, 64, 72};
+    uint64_t state = 88172645463325252u;
+    int x, functions;
+    struct graph *g = start(DIMS(1, 5, 12, 10), &x);
+
+    (void)unused;
+    x = add_unary(g, NULL, x, KERN_ABS);
+    for (int i = 0; i < 6; i++) {
+        x = add_conv(g, &state, NULL, x, channels[i], channels[i + 1], 3, 1, 1,
+                     -1);
+        g->node[g->n_nodes - 1].epilogue.act =
+            graph_unary(i == 3 ? KERN_HARD_SWISH : KERN_RELU);
+    }
+    x = add(g, GRAPH_FLATTEN, NULL, IN(x), NULL);
+    functions = check("layers that are alike", g, x);
+    if (functions > 6)
+        fail_msg("%d functions", functions);
+}
+
 /* ---- refusals ------------------------------------------------------ */
 
 static void refused(void **unused)
@@ -457,7 +482,8 @@ int main(void)
         cmocka_unit_test(pairs),        cmocka_unit_test(networks),
         cmocka_unit_test(reductions),   cmocka_unit_test(norms),
         cmocka_unit_test(moves),        cmocka_unit_test(blocks),
-        cmocka_unit_test(gates),        cmocka_unit_test(refused),
+        cmocka_unit_test(gates),        cmocka_unit_test(alike),
+        cmocka_unit_test(refused),
     };
     char command[128];
 
