@@ -415,26 +415,43 @@ static void find_points(const struct job *j, const struct block *b, int64_t i,
                 : 0;
 }
 
+/* The sums of one scalar; odd: any operands and derivatives, else those of
+ * lines that are not odd have finite ones. */
+CPU_INLINE void sum_slopes(const struct job *j, const struct block *b,
+                           int64_t i, int64_t terms, bool odd,
+                           const uint32_t *o, float *sum)
+{
+    memset(sum, 0, COLUMNS * sizeof *sum);
+    for (int64_t t = 0; t < terms; t++) {
+        const uint32_t s = b->scalar[i][t];
+        if (odd || b->odd[t] ||
+            (s & PRODUCT_TABLE_EXPONENT) == PRODUCT_TABLE_EXPONENT)
+            add_odd_slopes(j, s, b->line[t], o, b->inside[t], sum);
+        else if (j->gradient)
+            add_slopes_of_line(j->slopes, j->bits, s, b->line[t], o, sum);
+        else
+            add_slopes_of_scalar(
+                j->slopes +
+                    ((size_t)product_table_index(j->bits, s) << j->bits),
+                s, b->line[t], o, sum);
+    }
+}
+
+/* A derivative that is infinite makes NaN of padding, which is no product: such
+ * sums are taken again. */
 CPU_CLONES static void add_slopes(const struct job *j, struct block *b,
                                   int64_t terms)
 {
     for (int64_t i = 0; i < b->scalars; i++) {
         uint32_t o[COLUMNS];
-        float sum[COLUMNS] = {0};
+        float sum[COLUMNS];
+        bool nan = false;
         find_points(j, b, i, o);
-        for (int64_t t = 0; t < terms; t++) {
-            const uint32_t s = b->scalar[i][t];
-            if (b->odd[t] ||
-                (s & PRODUCT_TABLE_EXPONENT) == PRODUCT_TABLE_EXPONENT)
-                add_odd_slopes(j, s, b->line[t], o, b->inside[t], sum);
-            else if (j->gradient)
-                add_slopes_of_line(j->slopes, j->bits, s, b->line[t], o, sum);
-            else
-                add_slopes_of_scalar(
-                    j->slopes +
-                        ((size_t)product_table_index(j->bits, s) << j->bits),
-                    s, b->line[t], o, sum);
-        }
+        sum_slopes(j, b, i, terms, false, o, sum);
+        for (int k = 0; k < COLUMNS; k++)
+            nan = nan || isnan(sum[k]);
+        if (nan)
+            sum_slopes(j, b, i, terms, true, o, sum);
 #pragma omp simd
         for (int k = 0; k < COLUMNS; k++)
             b->total[i][k] += sum[k];

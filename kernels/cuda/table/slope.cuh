@@ -9,7 +9,9 @@
  * the table is kept with q outermost, in shared memory if it fits there.
  *
  * Operands are stored as they are.  Where w is infinite or NaN each product
- * looks again whether its x is inside: padding has no product.
+ * looks again whether its x is inside: padding has no product.  Derivatives may
+ * be infinite too: a tile whose sums are not all numbers is computed again, and
+ * every product looks then.
  */
 #ifndef KERNELS_CUDA_TABLE_SLOPE_CUH
 #define KERNELS_CUDA_TABLE_SLOPE_CUH
@@ -140,8 +142,9 @@ slope_is_inside(const struct table_geometry &g,
     return g.meet(g.wgrad ? t : c, g.wgrad ? c : t, &offset);
 }
 
-/* Adds a chunk's products; W: w is the gradient. */
-template <bool W, int SCALARS, typename Shape, typename Table>
+/* Adds a chunk's products; W: w is the gradient; LOOK: each looks whether its x
+ * is inside. */
+template <bool W, bool LOOK, int SCALARS, typename Shape, typename Table>
 static __device__ __forceinline__ void
 slope_add(const struct slope_args &a, const struct tile_shared<Shape> *s,
           const Table &table, int buffer, int column, int scalar,
@@ -159,7 +162,7 @@ slope_add(const struct slope_args &a, const struct tile_shared<Shape> *s,
         for (int j = 0; j < SCALARS; j++) {
             const uint32_t w = s->w[buffer][k][scalar + j].x;
             const bool odd =
-                (w & PRODUCT_TABLE_EXPONENT) == PRODUCT_TABLE_EXPONENT;
+                LOOK || (w & PRODUCT_TABLE_EXPONENT) == PRODUCT_TABLE_EXPONENT;
 #pragma unroll
             for (int i = 0; i < TILE_LANE; i++) {
                 const uint32_t q = W ? x[i] : w, g = W ? w : x[i];
@@ -174,7 +177,7 @@ slope_add(const struct slope_args &a, const struct tile_shared<Shape> *s,
 }
 
 /* Multiplies one tile; chunk c is in buffer c % 2. */
-template <bool W, int SCALARS, typename Shape, typename Table>
+template <bool W, bool LOOK, int SCALARS, typename Shape, typename Table>
 static __device__ __forceinline__ void
 slope_run(const struct slope_args &a, const struct tile_task &t,
           const Table &table, int column, int scalar,
@@ -195,13 +198,38 @@ slope_run(const struct slope_args &a, const struct tile_task &t,
         const bool last = k + Shape::terms >= t.end;
         if (!last)
             tile_load(a.tile, t, k + Shape::terms, b ^ 1, s, x, w);
-        slope_add<W, SCALARS>(a, s, table, b, column, scalar, o, sum);
+        slope_add<W, LOOK, SCALARS>(a, s, table, b, column, scalar, o, sum);
         if (!last)
             slope_store(a.tile, b ^ 1, x, w, s);
         __syncthreads();
         tile_place_terms(a.tile, t, k + 2 * Shape::terms, b, s);
         __syncthreads();
     }
+}
+
+/* The sums of one tile. */
+template <bool W, int SCALARS, typename Shape, typename Table>
+static __device__ __forceinline__ void
+slope_tile(const struct slope_args &a, const struct tile_task &t,
+           const Table &table, int column, int scalar,
+           struct tile_shared<Shape> *s, float (&sum)[SCALARS][TILE_LANE])
+{
+    bool nan = false;
+
+    slope_run<W, false, SCALARS>(a, t, table, column, scalar, s, sum);
+#pragma unroll
+    for (int j = 0; j < SCALARS; j++)
+#pragma unroll
+        for (int i = 0; i < TILE_LANE; i++)
+            nan = nan || isnan(sum[j][i]);
+    if (!__syncthreads_or(nan))
+        return;
+#pragma unroll
+    for (int j = 0; j < SCALARS; j++)
+#pragma unroll
+        for (int i = 0; i < TILE_LANE; i++)
+            sum[j][i] = 0;
+    slope_run<W, true, SCALARS>(a, t, table, column, scalar, s, sum);
 }
 
 template <bool SHARED, int WARPS, int SCALARS, int TERMS>
@@ -225,9 +253,9 @@ static __global__ void __launch_bounds__(TILE_THREADS, 2)
             tile_task_of(a.tile, i, Shape::columns, Shape::scalars);
         float sum[SCALARS][TILE_LANE] = {};
         if (a.w_is_gradient)
-            slope_run<true, SCALARS>(a, t, table, column, scalar, s, sum);
+            slope_tile<true, SCALARS>(a, t, table, column, scalar, s, sum);
         else
-            slope_run<false, SCALARS>(a, t, table, column, scalar, s, sum);
+            slope_tile<false, SCALARS>(a, t, table, column, scalar, s, sum);
         tile_results<SCALARS>(a.tile, t, column, scalar, s->rules, sum);
     }
 }

@@ -290,17 +290,27 @@ static float small(void)
     return ldexpf((float)(4 + next_random(4)), -66 + (int)next_random(3));
 }
 
-enum kind { PLAIN, EDGES, UNDERFLOW };
+/* Of one sign, now and then so large that a derivative overflows. */
+static float steep(void)
+{
+    return next_random(4) ? fabsf(plain()) : 0x1.8p127f;
+}
+
+enum kind { PLAIN, EDGES, UNDERFLOW, STEEP };
 
 static void fill(struct trial *t, enum kind kind)
 {
     for (int i = 0; i < SIDE * SIDE; i++) {
         t->table[i] = next_random(16) << 20; /* carry and 3 bits */
         t->slope[i] = (float)next_random(9) / 4 - 1;
+        if (kind == STEEP)
+            t->slope[i] = next_random(8) ? 2 : INFINITY;
     }
     for (int i = 0; i < TENSORS; i++) {
         for (int k = 0; k < MOST; k++)
-            t->data[i][k] = kind == UNDERFLOW ? small() : plain();
+            t->data[i][k] = kind == UNDERFLOW ? small()
+                            : kind == STEEP   ? steep()
+                                              : plain();
         const struct kern_tensor shape = tensor_of(t->shape, i);
         for (int k = 0; kind == EDGES && k < 2; k++)
             t->data[i][next_random((uint32_t)kern_tensor_count(&shape))] =
@@ -353,6 +363,12 @@ TEST(test_slopes)
 TEST(test_slope_edges)
 {
     check(slopes, COUNT(slopes), EDGES);
+}
+
+/* Padding has no product, which would be that of zero and infinity. */
+TEST(test_steep_slopes)
+{
+    check(slopes, COUNT(slopes), STEEP);
 }
 
 /* ---- derivatives of tables ----------------------------------------- */
@@ -492,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_product_underflow),
         cmocka_unit_test(test_slopes),
         cmocka_unit_test(test_slope_edges),
+        cmocka_unit_test(test_steep_slopes),
         cmocka_unit_test(test_exact_slopes),
         cmocka_unit_test(test_mitchell_slopes),
         cmocka_unit_test(test_second_operand),
