@@ -233,9 +233,13 @@ static int make_groups(struct again *a)
     free(span);
     if (rc == 0)
         rc = fill_groups(a);
-    a->moved = malloc(((size_t)a->n_groups + 1) * sizeof *a->moved);
-    if (rc == 0)
-        rc = a->moved ? 0 : INFER_EMEMORY;
+    a->moved = malloc(3 * ((size_t)a->n_groups + 1) * sizeof *a->moved);
+    if (rc == 0 && !a->moved)
+        rc = INFER_EMEMORY;
+    if (rc == 0) {
+        a->need = a->moved + a->n_groups + 1;
+        a->flying = a->need + a->n_groups + 1;
+    }
     if (rc == 0) {
         count_crossing(a);
         link_groups(a);
@@ -356,55 +360,73 @@ static int add_item(struct again *a, enum again_kind kind, int index)
 
 /* ---- moved groups --------------------------------------------------- */
 
-/* Waits for the copy that is under way. */
+/* Waits for the copies that are under way. */
 static int await(struct again *a)
 {
-    const struct again_item f = a->flying;
+    const bool out = a->way == AGAIN_OUT;
+    int rc = 0;
 
-    a->flying.index = -1;
-    return f.index < 0
-               ? 0
-               : add_item(a, f.kind == AGAIN_OUT ? AGAIN_OUT_END : AGAIN_IN_END,
-                          f.index);
+    for (int i = 0; rc == 0 && i < a->n_flying; i++) {
+        const int group = a->flying[i];
+        if (!out)
+            a->group[group].came = a->schedules;
+        rc = add_item(a, out ? AGAIN_OUT_END : AGAIN_IN_END, group);
+    }
+    a->n_flying = 0;
+    return rc;
 }
 
-static int start_copy(struct again *a, enum again_kind kind, int group)
+static int start_copy(struct again *a, enum again_kind way, int group)
 {
-    int rc = await(a);
-
-    if (rc == 0)
-        rc = add_item(a, kind, group);
-    a->flying = (struct again_item){kind, group};
-    return rc;
+    a->way = way;
+    a->flying[a->n_flying++] = group;
+    return add_item(a, way, group);
 }
 
 /* Moves the groups that the step of the forward pass has used last, if they
  * come back. */
 static int move_out(struct again *a, int step, const bool *comes_back)
 {
+    size_t bytes = 0;
     int rc = 0;
 
+    for (int i = 0; i < a->n_flying; i++)
+        bytes += a->group[a->flying[i]].bytes;
+    for (int g = a->end[step]; g >= 0; g = a->group[g].next_end)
+        bytes += comes_back[g] ? a->group[g].bytes : 0;
+    if (bytes > a->window)
+        rc = await(a);
     for (int g = a->end[step]; rc == 0 && g >= 0; g = a->group[g].next_end)
         if (comes_back[g])
             rc = start_copy(a, AGAIN_OUT, g);
     return rc;
 }
 
+/* Starts the next batch on its way back. */
 static int start_next(struct again *a)
 {
-    return a->ahead && a->back < a->n_moved
-               ? start_copy(a, AGAIN_IN, a->moved[a->back++])
-               : 0;
+    int rc = 0;
+
+    if (!a->ahead || a->back == a->n_moved)
+        return 0;
+    rc = await(a);
+    for (const int need = a->need[a->back];
+         rc == 0 && a->back < a->n_moved && a->need[a->back] == need; a->back++)
+        rc = start_copy(a, AGAIN_IN, a->moved[a->back]);
+    return rc;
 }
 
-/* Brings a moved group back for the next step. */
+/* Brings a moved group back for the next step, unless it has come. */
 static int bring(struct again *a, int group)
 {
     int rc = 0;
 
-    if (a->flying.kind != AGAIN_IN || a->flying.index != group) {
-        rc = start_copy(a, AGAIN_IN, group);
-        a->back++;
+    if (a->group[group].came == a->schedules)
+        return 0;
+    if (!a->ahead) {
+        rc = await(a);
+        if (rc == 0)
+            rc = start_copy(a, AGAIN_IN, group);
     }
     if (rc == 0)
         rc = await(a);
@@ -424,8 +446,10 @@ static int make_again(struct again *a, int group, bool plan)
     if (g->made == a->schedules)
         return 0;
     g->made = a->schedules;
-    if (g->move && plan)
-        a->moved[a->n_moved++] = group;
+    if (g->move && plan) {
+        a->moved[a->n_moved] = group;
+        a->need[a->n_moved++] = a->step;
+    }
     if (g->move)
         return plan ? 0 : bring(a, group);
     for (int i = 0; rc == 0 && i < g->writers; i++) {
@@ -469,8 +493,8 @@ static int plan_moves(struct again *a, bool *comes_back)
 
     a->schedules++;
     a->n_moved = a->back = 0;
-    for (int i = a->loss + 1; rc == 0 && i < a->steps->n; i++)
-        rc = make_inputs(a, a->steps->at[i], true);
+    for (a->step = a->loss + 1; rc == 0 && a->step < a->steps->n; a->step++)
+        rc = make_inputs(a, a->steps->at[a->step], true);
     for (int i = 0; i < a->n_moved; i++) {
         comes_back[a->moved[i]] = true;
         a->cost += 2.0 * MOVE_COST * (double)a->group[a->moved[i]].bytes;
@@ -502,7 +526,7 @@ int again_schedule(struct again *a, struct infer_error *err)
 
     a->n_items = a->n_lives = a->repeated = 0;
     a->cost = a->repeated_cost = 0;
-    a->flying.index = -1;
+    a->n_flying = 0;
     for (int i = 0; rc == 0 && i < 2 * a->n_buffers; i++)
         rc = add_life(a, a->n->buffers.at[i % a->n_buffers].bytes) < 0
                  ? INFER_EMEMORY

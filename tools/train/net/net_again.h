@@ -12,10 +12,11 @@
  *
  * A group may instead be moved to the host's memory after its last use in the
  * forward pass, and back before its first use in the backward pass (Rhu et al.,
- * "vDNN: Virtualized Deep Neural Networks", 2016).  One copy is under way at a
- * time, beside the steps that follow: it is awaited before the next one starts,
- * or before what it brings is read.  Ahead: a group starts on its way back when
- * the one before it has come; else when it is needed.
+ * "vDNN: Virtualized Deep Neural Networks", 2016).  Copies run beside the steps
+ * that follow.  Those to the host are awaited, all at once, before the next one
+ * if more than a window of bytes were under way then.  Ahead: the groups that
+ * one step needs start on their way back together, when those of the step
+ * before have come; else each when it is needed.
  */
 #ifndef TOOLS_TRAIN_NET_NET_AGAIN_H
 #define TOOLS_TRAIN_NET_NET_AGAIN_H
@@ -31,6 +32,7 @@ struct again_group {
     bool fixed;      /* must be kept */
     bool drop, move; /* not both */
     int made;        /* the pass of a schedule that has it again */
+    int came;        /* the pass in which it has come back */
     int buffer;   /* the first of its buffers; next_buffer[] has the others */
     int next_end; /* the next group that has the same `last`; -1: none */
 };
@@ -68,12 +70,16 @@ struct again {
                        * forward pass */
     /* ---- the last schedule ---- */
     bool ahead;    /* moved groups come back ahead: the caller's choice */
+    size_t window; /* of copies to the host: the caller's too */
     int schedules; /* how many passes there were */
     struct again_item *item;
     int n_items, item_capacity, repeated; /* of them, AGAIN_REPEAT */
-    int *moved;        /* groups in the order in which they come back */
-    int n_moved, back; /* of them, those that are on their way or there */
-    struct again_item flying; /* the copy that is not awaited; index -1: none */
+    int *moved, *need; /* groups that come back in their order, and the steps
+                        * that need them */
+    int n_moved, back; /* back: of them, those that are on their way or there */
+    int *flying, n_flying; /* groups whose copies are not awaited */
+    enum again_kind way;   /* of those */
+    int step;              /* for which moved groups are planned */
     /* Of each buffer, of its second copy (from n_buffers on), and of what
      * repeated steps write to no purpose (from 2 n_buffers on). */
     struct again_life *life;

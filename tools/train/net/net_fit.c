@@ -29,6 +29,9 @@
 /* Groups of a smaller share of all activations, 1 in so many, are not moved. */
 #define LEAST_MOVE 1000
 
+/* Bytes under way to the host, at first: the arena's, divided by this. */
+#define WINDOW 4
+
 struct choice {
     bool *drop, *move; /* of each group */
     double cost;
@@ -248,17 +251,21 @@ static double cost_of_all(const struct again *a)
     return cost;
 }
 
-/* With the host's memory too. */
+/* With the host's memory too: many copies under way and ahead, fewer, none
+ * ahead. */
 static int move_some(struct search *s, size_t limit, struct infer_error *err)
 {
     int rc;
 
     s->moves = true;
-    rc = try_sizes(s, limit, err);
-    if (rc < 0 || s->found)
-        return rc;
-    s->again.ahead = false;
-    return try_sizes(s, limit, err);
+    for (int way = 0; way < 3; way++) {
+        s->again.window = way == 0 ? limit / WINDOW : 0;
+        s->again.ahead = way < 2;
+        rc = try_sizes(s, limit, err);
+        if (rc < 0 || s->found)
+            return rc;
+    }
+    return 0;
 }
 
 /* others: bytes beside the arena; eval: those of the evaluation's. */
@@ -272,7 +279,6 @@ static int drop_some(struct net *n, struct search *s, size_t others,
 
     if (rc == 0 && !s->found)
         rc = try_sizes(s, limit, err);
-    a->ahead = true;
     if (rc == 0 && !s->found && n->options.offload)
         rc = move_some(s, limit, err);
     if (rc < 0)
