@@ -456,7 +456,9 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
         for (int64_t at = 0; at < count; at++)
             scalar_store(dtype, dense, at,
                          pass == PASS_REAL ? 2 * rng_real(rng)
-                                           : (double)rng_range(rng, -2, 2));
+                         : pass == PASS_INFINITE && rng_chance(rng, 2)
+                             ? (double)INFINITY
+                             : (double)rng_range(rng, -2, 2));
         return;
     }
     if (i == PRODUCT_TABLE_IN && product_table_of(p)) {
