@@ -25,7 +25,7 @@ int costs_open(struct costs *c, const struct plan *bytes,
 void costs_free(struct costs *c);
 
 /* Measures the steps of both plans, and conversions between the types.  Layers
- * that floats compute together with others, as one step, cost COSTS_NEVER on 8
+ * that floats compute together with others, as one step, cost COSTS_NEVER in 8
  * bits. */
 int costs_measure(struct costs *c, struct plan *bytes, struct plan *floats,
                   struct infer_error *err);

@@ -35,7 +35,7 @@ struct cut {
 /* Seconds of a choice; bytes[i]: layer i computes in 8 bits. */
 double cut_seconds(const struct cut *c, const bool *bytes);
 
-/* The choice of least time; of equal ones that with the fewest layers on 8
+/* The choice of least time; of equal ones that with the fewest layers in 8
  * bits.  EMEMORY. */
 int cut_choose(const struct cut *c, struct infer_error *err, bool *bytes);
 
