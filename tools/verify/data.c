@@ -280,8 +280,10 @@ bool data_is_exact(const struct kern_problem *p)
 
 bool data_output_is_exact(const struct kern_problem *p, int o)
 {
-    /* An accumulator's sums of integers need not be integers. */
-    if (accumulator_of(p) && kern_problem_in(p, kern_op_residual(p->op)))
+    /* An accumulator's sums of integers need not be integers: what comes
+     * behind a bias rounds. */
+    if (accumulator_of(p) && (kern_problem_in(p, kern_op_residual(p->op)) ||
+                              p->epilogue.act.kind != KERN_IDENTITY))
         return false;
     return data_is_exact(p) && !(p->op == KERN_CONV_FPROP && o == 1);
 }
