@@ -157,6 +157,17 @@ static bool outputs_of(const struct graph *g, struct infer_array *array,
     return o->count > 0;
 }
 
+/* True of outputs that may be scores of classes: one axis of a picture's entry
+ * has more than one element. */
+static bool is_vector(const struct infer_array *a)
+{
+    int axes = 0;
+
+    for (int i = a->rank > 1 ? 1 : 0; i < a->rank; i++)
+        axes += a->dim[i] > 1;
+    return axes <= 1;
+}
+
 bool task_text(const struct graph *g, const char *source, char *text,
                size_t bytes)
 {
@@ -179,9 +190,15 @@ bool task_text(const struct graph *g, const char *source, char *text,
     known = array != NULL && outputs_of(g, array, &o);
     if (known) {
         task = task_recognise(&o);
-        snprintf(text, bytes, "%s%s%s (by the outputs)", task_words[task.kind],
-                 task.decoder ? ":" : "",
-                 task.decoder ? task.decoder->name : "");
+        if (task.kind == TASK_CLASSIFY && !is_vector(&array[0]))
+            snprintf(text, bytes,
+                     "not recognised: output '%.64s' is no list of scores "
+                     "(--task=TASK says what it is)",
+                     array[0].name ? array[0].name : "");
+        else
+            snprintf(text, bytes, "%s%s%s (by the outputs)",
+                     task_words[task.kind], task.decoder ? ":" : "",
+                     task.decoder ? task.decoder->name : "");
     }
     free(array);
     return known;

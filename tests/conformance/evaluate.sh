@@ -49,7 +49,7 @@ cp "$pictures/7.png" "$dir/named/val/seven"
     mv "$dir/named/val/dog" "$dir/named/val/12"
     mv "$dir/named/val/cat" "$dir/named/val/7"
     expect 1 'class 12, but the network has 10' $infer --evaluate="$dir/named"
-    expect 1 'no folders of pictures' $infer --evaluate="$pictures"
+    expect 2 'no folders of pictures' $infer --evaluate="$pictures"
     expect 2 'nowhere' $infer --evaluate="$dir/nowhere"
 }
 # Ten folders without a known name are the ten classes in their order.

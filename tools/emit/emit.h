@@ -5,7 +5,8 @@
  * The network is planned as for the reference backend (libinfer/plan), with
  * channels last.  Each step of the plan becomes a function, functions that are
  * equal but for numbers become one (merge.c), constants become arrays, buffers
- * become places in one static arena.  tools/emit/emitters.def lists the operations.
+ * become places in one static arena.  tools/emit/emitters.def lists the
+ * operations.
  */
 #ifndef TOOLS_EMIT_EMIT_H
 #define TOOLS_EMIT_EMIT_H

@@ -97,7 +97,7 @@ static int add_classes(struct tool_run *run, const char *folder,
     const int folders = count_known(run, folder, names, n, &known);
 
     if (folders == 0)
-        return error_set(err, INFER_EARGUMENT,
+        return error_set(err, INFER_EFORMAT,
                          "%s: no folders of pictures, one for each class",
                          folder);
     run->evaluation->numbered = known == 0 ? folders : 0;

@@ -36,95 +36,17 @@ static void put_box(float *y, int cell, double x, double score)
     y[4 * CELLS + cell] = (float)score;
 }
 
-/* YOLOv8's rows in an input of 64 x 64, a picture twice as wide. */
-TEST(test_boxes)
+/* Decodes the one output of a run as boxes of a picture of so many pixels. */
+static void detect(const struct infer_model *model, const struct run *r,
+                   int width, const struct infer_detect_options *options,
+                   int count, struct infer_boxes *b)
 {
-    const struct infer_image picture = {2 * SIDE, SIDE, 3, NULL};
-    struct infer_model *model = model_of("-1, 3, 64, 64", "detect");
-    struct infer_detect_options options;
-    struct infer_boxes b;
+    const struct infer_image picture = {width, SIDE, 3, NULL};
     struct infer_error err;
-    struct run r;
-    float *y;
 
-    run_begin(&r);
-    y = run_add(&r, NULL, DIMS(1, 6, CELLS));
-    put_box(y, 5, 20, 0.8);
-    put_box(y, 6, 21, 0.9); /* overlaps */
-    put_box(y, 9, 50, 0.3);
-    if (infer_detect(model, r.array, 1, &picture, NULL, &err, &b) < 0)
+    if (infer_detect(model, r->array, 1, &picture, options, &err, b) < 0)
         fail_msg("%s", err.text);
-    assert_int_equal(b.count, 2);
-    assert_float_equal(b.box[0].score, 0.9, 1e-6);
-    assert_float_equal(b.box[0].left, 2 * 16, 1e-4);
-    assert_float_equal(b.box[0].right, 2 * 26, 1e-4);
-    assert_float_equal(b.box[0].top, 20, 1e-4);
-    assert_float_equal(b.box[0].bottom, 40, 1e-4);
-    assert_int_equal(b.box[0].label, 0);
-    assert_int_equal(b.box[0].n_points, 0);
-    assert_null(b.box[0].point);
-    assert_float_equal(b.box[1].left, 2 * 45, 1e-4);
-    infer_boxes_free(&b);
-    assert_null(b.box);
-    infer_detect_options_init(&options);
-    options.score = 0.85f;
-    assert_int_equal(
-        infer_detect(model, r.array, 1, &picture, &options, &err, &b), 0);
-    assert_int_equal(b.count, 1);
-    infer_boxes_free(&b);
-    options.score = 0.1f;
-    options.iou = 1;
-    assert_int_equal(
-        infer_detect(model, r.array, 1, &picture, &options, &err, &b), 0);
-    assert_int_equal(b.count, 3);
-    infer_boxes_free(&b);
-    run_end(&r);
-    infer_model_close(&model);
-}
-
-/* Posed boxes: 2 points with scores, the second picture of two. */
-TEST(test_points)
-{
-    const struct infer_image picture = {SIDE, SIDE, 3, NULL};
-    struct infer_model *model = model_of("2, 3, -1, -1", "detect:pose");
-    const int64_t hw[2] = {SIDE, SIDE};
-    struct infer_detect_options options;
-    struct infer_boxes b;
-    struct infer_error err;
-    struct run r;
-    float *y;
-
-    run_begin(&r);
-    y = run_add(&r, "any", DIMS(2, 5 + 17 * 3, CELLS));
-    y += (5 + 17 * 3) * CELLS;
-    put_box(y, 5, 20, 0.8);
-    y[5 * CELLS + 5] = 18;
-    y[6 * CELLS + 5] = 25;
-    y[7 * CELLS + 5] = 0.75f;
-    infer_detect_options_init(&options);
-    options.batch = 2;
-    options.entry = 1;
-    assert_int_equal(
-        infer_detect(model, r.array, 1, &picture, &options, &err, &b),
-        INFER_EARGUMENT);
-    assert_non_null(strstr(err.text, "shape_hw"));
-    options.shape_hw = hw;
-    options.task = "detect";
-    if (infer_detect(model, r.array, 1, &picture, &options, &err, &b) < 0)
-        fail_msg("%s", err.text);
-    assert_int_equal(b.count, 1);
-    assert_int_equal(b.box[0].n_points, 17);
-    assert_float_equal(b.box[0].point[0], 18, 1e-4);
-    assert_float_equal(b.box[0].point[1], 25, 1e-4);
-    assert_float_equal(b.box[0].point[2], 0.75, 1e-4);
-    infer_boxes_free(&b);
-    options.entry = 0;
-    assert_int_equal(
-        infer_detect(model, r.array, 1, &picture, &options, &err, &b), 0);
-    assert_int_equal(b.count, 0);
-    infer_boxes_free(&b);
-    run_end(&r);
-    infer_model_close(&model);
+    assert_int_equal(b->count, count);
 }
 
 static void refused(const struct infer_model *model, struct infer_array *out,
@@ -140,6 +62,80 @@ static void refused(const struct infer_model *model, struct infer_array *out,
         fail_msg("%d: %s; expected %d: %s", rc, err.text, code, words);
     assert_int_equal(b.count, 0);
     assert_null(b.box);
+}
+
+/* YOLOv8's rows in an input of 64 x 64, a picture twice as wide. */
+TEST(test_boxes)
+{
+    struct infer_model *model = model_of("-1, 3, 64, 64", "detect");
+    struct infer_detect_options options;
+    struct infer_boxes b;
+    struct run r;
+    float *y;
+
+    run_begin(&r);
+    y = run_add(&r, NULL, DIMS(1, 6, CELLS));
+    put_box(y, 5, 20, 0.8);
+    put_box(y, 6, 21, 0.9); /* overlaps */
+    put_box(y, 9, 50, 0.3);
+    detect(model, &r, 2 * SIDE, NULL, 2, &b);
+    assert_float_equal(b.box[0].score, 0.9, 1e-6);
+    assert_float_equal(b.box[0].left, 2 * 16, 1e-4);
+    assert_float_equal(b.box[0].right, 2 * 26, 1e-4);
+    assert_float_equal(b.box[0].top, 20, 1e-4);
+    assert_float_equal(b.box[0].bottom, 40, 1e-4);
+    assert_int_equal(b.box[0].label, 0);
+    assert_int_equal(b.box[0].n_points, 0);
+    assert_null(b.box[0].point);
+    assert_float_equal(b.box[1].left, 2 * 45, 1e-4);
+    infer_boxes_free(&b);
+    assert_null(b.box);
+    infer_detect_options_init(&options);
+    options.score = 0.85f;
+    detect(model, &r, 2 * SIDE, &options, 1, &b);
+    infer_boxes_free(&b);
+    options.score = 0.1f;
+    options.iou = 1;
+    detect(model, &r, 2 * SIDE, &options, 3, &b);
+    infer_boxes_free(&b);
+    run_end(&r);
+    infer_model_close(&model);
+}
+
+/* Posed boxes: 2 points with scores, the second picture of two. */
+TEST(test_points)
+{
+    struct infer_model *model = model_of("2, 3, -1, -1", "detect:pose");
+    const int64_t hw[2] = {SIDE, SIDE};
+    struct infer_detect_options options;
+    struct infer_boxes b;
+    struct run r;
+    float *y;
+
+    run_begin(&r);
+    y = run_add(&r, "any", DIMS(2, 5 + 17 * 3, CELLS));
+    y += (5 + 17 * 3) * CELLS;
+    put_box(y, 5, 20, 0.8);
+    y[5 * CELLS + 5] = 18;
+    y[6 * CELLS + 5] = 25;
+    y[7 * CELLS + 5] = 0.75f;
+    infer_detect_options_init(&options);
+    options.batch = 2;
+    options.entry = 1;
+    refused(model, r.array, 1, &options, INFER_EARGUMENT, "shape_hw");
+    options.shape_hw = hw;
+    options.task = "detect";
+    detect(model, &r, SIDE, &options, 1, &b);
+    assert_int_equal(b.box[0].n_points, 17);
+    assert_float_equal(b.box[0].point[0], 18, 1e-4);
+    assert_float_equal(b.box[0].point[1], 25, 1e-4);
+    assert_float_equal(b.box[0].point[2], 0.75, 1e-4);
+    infer_boxes_free(&b);
+    options.entry = 0;
+    detect(model, &r, SIDE, &options, 0, &b);
+    infer_boxes_free(&b);
+    run_end(&r);
+    infer_model_close(&model);
 }
 
 TEST(test_refused)

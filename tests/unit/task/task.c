@@ -57,6 +57,8 @@ TEST(test_recognises_by_shape)
     assert_int_equal(kind_of(DIMS(1, 84, CELLS)), TASK_DETECT);
 }
 
+#define TEXT 128
+
 /* Of a graph, by shapes alone; a stored word goes first, without its detail. */
 static bool text_of(int height, int out, const char *word, char *text)
 {
@@ -82,19 +84,21 @@ static bool text_of(int height, int out, const char *word, char *text)
     cJSON_Delete(tree);
     if (word != NULL)
         g->task = strdup(word);
-    known = task_text(g, "file", text, 64);
+    known = task_text(g, "file", text, TEXT);
     graph_free(g);
     return known;
 }
 
 TEST(test_text_of_graphs)
 {
-    char text[64];
+    char text[TEXT];
 
     assert_true(text_of(64, 128, NULL, text));
     assert_string_equal(text, "image (by the outputs)");
     assert_true(text_of(64, 1, NULL, text));
     assert_string_equal(text, "classify (by the outputs)");
+    assert_true(text_of(64, 2, NULL, text)); /* too coarse for a picture */
+    assert_non_null(strstr(text, "not recognised: output 'y' is no list"));
     assert_false(text_of(-1, 128, NULL, text)); /* a free height */
     assert_true(text_of(-1, 128, "detect:darknet:1*2,3", text));
     assert_string_equal(text, "detect:darknet (file)");
