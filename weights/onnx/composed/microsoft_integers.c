@@ -98,7 +98,7 @@ int onnx_import_qlinear_concat(struct onnx_import *im)
     onnx_arity(im, 5, -1);
     if (im->rc < 0)
         return im->rc;
-    if (im->node->n_in % 3 != 2 || n < 1 || n > MOST)
+    if (im->node->n_in % 3 != 2 || n > MOST)
         return onnx_fail(im, INFER_EFORMAT, "%d inputs", im->node->n_in);
     for (int i = 0; i < n && im->rc == 0; i++)
         part[i] = dequantized(im, 2 + 3 * i);

@@ -313,6 +313,30 @@ TEST(test_refused)
     free(w.data);
 }
 
+/* More sections and keys than there may be. */
+TEST(test_limits)
+{
+    static const struct {
+        const char *line, *words;
+        size_t n;
+    } cases[] = {{"[x]\n", "more than 16384 sections", 16384},
+                 {"a=1\n", "more than 1048576 options", 1048577}};
+    struct run_bytes w = header();
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const size_t line = strlen(cases[i].line);
+        char *net = malloc(6 + cases[i].n * line + 1);
+
+        assert_non_null(net);
+        memcpy(net, "[net]\n", 6);
+        for (size_t k = 0; k < cases[i].n; k++)
+            memcpy(net + 6 + k * line, cases[i].line, line + 1);
+        run_refused(darknet_read, net, &w, INFER_EUNSUPPORTED, cases[i].words);
+        free(net);
+    }
+    free(w.data);
+}
+
 TEST(test_damaged)
 {
     static const char net[] =
@@ -455,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_activations),
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_real_weights),
