@@ -238,8 +238,10 @@ static __global__ void __launch_bounds__(L::THREADS)
     } else {
         if (threadIdx.x == L::CONSUMERS) {
             struct pipeline_state pipe = {0, 0};
-            const int ahead =
-                wgmma_prefetch_weights<L>(a, base, full, n0, first, end);
+            int ahead = 0;
+            if constexpr (!L::mode::B_MN_MAJOR) /* constant */
+                ahead =
+                    wgmma_prefetch_weights<L>(a, base, full, n0, first, end);
             launch_wait();
             wgmma_produce<L>(a, &pipe, base, full, empty, m0, n0, first, end,
                              ahead);
