@@ -400,7 +400,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.length = s->length;
     a.x = args->in[0];
     a.dy = args->in[1];
-    a.parts = (float *)args->workspace;
+    a.parts = wgrad_target(e, &shape, args);
     const int rc = s->g.r == 3   ? run_window<T, 3>(s, &a, args->stream, err)
                    : s->g.r == 5 ? run_window<T, 5>(s, &a, args->stream, err)
                                  : run_window<T, 7>(s, &a, args->stream, err);

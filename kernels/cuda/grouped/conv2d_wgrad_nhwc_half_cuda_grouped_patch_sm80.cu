@@ -404,7 +404,7 @@ static int grouped_wgrad_launch(const struct kern_exec *e,
     grouped_args_of(s, &a.p);
     a.p.x = args->in[0];
     a.dy = args->in[1];
-    a.parts = (float *)args->workspace;
+    a.parts = wgrad_target(e, &shape, args);
     a.stage = state->stage;
     a.pitch = state->pitch;
     a.chunks = state->chunks;

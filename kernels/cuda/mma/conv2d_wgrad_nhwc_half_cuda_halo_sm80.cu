@@ -309,7 +309,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.outputs = s->outputs;
     a.x = args->in[0];
     a.dy = args->in[1];
-    a.parts = (float *)args->workspace;
+    a.parts = wgrad_target(e, &shape, args);
     if (s->depth == 64)
         rc = run<MODE, 64, false>(s, &a, args->stream, err);
     else if (s->depth == 32)

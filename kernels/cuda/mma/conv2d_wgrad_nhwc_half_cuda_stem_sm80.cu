@@ -295,7 +295,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.vectors = s->g.w * s->g.c % 8 == 0;
     a.x = args->in[0];
     a.dy = args->in[1];
-    a.parts = (float *)args->workspace;
+    a.parts = wgrad_target(e, &shape, args);
     const int rc =
         launch_kernel(stem_wgrad_kernel<MODE>,
                       dim3(s->ranges, conv_ceil_div(s->g.k, OUTPUTS)), THREADS,

@@ -103,14 +103,14 @@ static int wgrad_launch(const struct kern_exec *e, const struct kern_args *args,
     a.q.init((uint32_t)s->g.q);
     a.x = args->in[0];
     a.dy = args->in[1];
-    a.parts = (float *)args->workspace;
+    a.parts = wgrad_target(e, &shape, args);
     a.n = s->n;
     a.k_tiles = s->k_tiles;
     a.k_tiles_per_range = s->k_tiles_per_range;
     a.tiles_n = s->tiles_n;
     const int rc =
-        launch_kernel(wgrad_kernel<L>, grid, L::THREADS,
-                      L::NARROW ? L::STAGE : L::SHARED, args->stream, a, err);
+        launch_chained(wgrad_kernel<L>, grid, L::THREADS,
+                       L::NARROW ? L::STAGE : L::SHARED, args->stream, a, err);
     return rc < 0 ? rc : wgrad_join(e, &shape, args, err);
 }
 

@@ -11,7 +11,7 @@
  * TMA fills with zeros outside the image, past the last channel and past the
  * last pixel.  Each range writes its partial sums to the workspace,
  * parts[range][K][r, s, c], and wgrad_sum() adds them in order: the same bits
- * every time.
+ * every time.  A single range writes dw itself (wgrad_target()).
  *
  * Threads.  Two consumer warpgroups, then one of which a thread fills the
  * pipeline.  WM consumers share the rows, 64 each; 2 / WM the columns.
@@ -183,6 +183,7 @@ static __global__ void __launch_bounds__(384, 1)
         fence_mbarrier_init();
     }
     __syncthreads();
+    launch_release();
     if (threadIdx.x < P::CONSUMERS) {
         const int group = warpgroup_index();
         const int wm = P::WM == 2 ? group : 0, wn = P::WM == 2 ? 0 : group;
@@ -190,11 +191,14 @@ static __global__ void __launch_bounds__(384, 1)
         setmaxnreg_inc<240>();
         multiply<P>(acc, base, wm * BOX, P::DY_BYTES + wn * (P::N / 64) * BOX,
                     end - first);
+        launch_wait();
         store<P::N>(a, range, k0 + wm * 64, block + wn * (P::N / 64), acc);
     } else {
         setmaxnreg_dec<24>();
-        if (threadIdx.x == P::CONSUMERS)
+        if (threadIdx.x == P::CONSUMERS) {
+            launch_wait();
             fill<P>(a, base, k0, block, first, end);
+        }
     }
 }
 
@@ -255,10 +259,11 @@ static double k_tile_cycles(const struct wgmma_wgrad_state *s)
 
 /* Ranges of pixels, four k-tiles or more each: the number for which the waves
  * of tiles and the passes over the partial sums, at 2000 bytes a cycle, are
- * shortest. */
+ * shortest.  plain: one range needs no second pass. */
 static void choose_ranges(const struct kern_device *d, double cycles,
-                          struct wgmma_wgrad_state *s)
+                          bool plain, struct wgmma_wgrad_state *s)
 {
+    const double join = WGRAD_JOIN_US * 1700;
     const double part = 8.0 * s->g.k * s->g.r * s->g.s * s->g.c / 2000;
     const int sms = conv_multiprocessors(d);
     double best = 0;
@@ -269,7 +274,8 @@ static void choose_ranges(const struct kern_device *d, double cycles,
         const int each = conv_ceil_div(s->k_tiles, ranges);
         const int waves = conv_ceil_div(s->tiles * ranges, sms);
         const double time =
-            waves * (each * cycles / s->tiles + 3000) + ranges * part;
+            waves * (each * cycles / s->tiles + 3000) +
+            (plain && ranges == 1 ? part / 2 : ranges * part + join);
         if (s->ranges == 0 || time < best) {
             best = time;
             s->ranges = ranges;
@@ -290,18 +296,18 @@ static int configure(const struct kern_problem *p, const struct kern_device *d,
         return rc;
     s->tiles_n = conv_ceil_div(s->columns, P::BN / 64);
     s->tiles = tiles_of<P>(s);
-    choose_ranges(d, k_tile_cycles<P>(s), s);
+    choose_ranges(d, k_tile_cycles<P>(s), wgrad_is_plain(p), s);
     return 0;
 }
 
-/* Microseconds at 1.7 GHz, and the two launches. */
+/* Microseconds at 1.7 GHz, and the launch. */
 template <typename P>
 static double estimate(const struct kern_problem *p,
                        const struct kern_device *d, int)
 {
     struct wgmma_wgrad_state s = {};
 
-    return configure<P>(p, d, 0, &s, NULL) < 0 ? 1e30 : 5 + s.cycles / 1700;
+    return configure<P>(p, d, 0, &s, NULL) < 0 ? 1e30 : 2.5 + s.cycles / 1700;
 }
 
 template <typename P>
@@ -344,7 +350,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.k_tiles_per_range = s->k_tiles_per_range;
     a.tiles_n = s->tiles_n;
     a.tiles = s->tiles;
-    a.parts = (float *)args->workspace;
+    a.parts = wgrad_target(e, &shape, args);
     rc = s->im2col ? tensor_map_im2col(&a.x, type, args->in[0], &s->g, 64, err)
                    : tensor_map_matrix(&a.x, type, args->in[0], s->g.m, s->g.c,
                                        s->g.c, 64, err);
@@ -352,8 +358,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         rc = tensor_map_matrix(&a.dy, type, args->in[1], s->g.m, s->g.k, s->g.k,
                                64, err);
     if (rc == 0)
-        rc = launch_kernel(wgmma_wgrad_kernel<P>, dim3(s->tiles * s->ranges),
-                           P::THREADS, P::SHARED, args->stream, a, err);
+        rc = launch_chained(wgmma_wgrad_kernel<P>, dim3(s->tiles * s->ranges),
+                            P::THREADS, P::SHARED, args->stream, a, err);
     return rc < 0 ? rc : wgrad_join(e, &shape, args, err);
 }
 
