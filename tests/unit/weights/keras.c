@@ -497,6 +497,33 @@ TEST(test_truth)
 }
 
 /* Models inside models, deeper than any sane file. */
+/* 40 layers that each apply one. */
+TEST(test_depth_of_layers)
+{
+    struct keras_model *model = NULL;
+    struct infer_error err = {0};
+    cJSON *json = cJSON_Parse("{\"class_name\": \"ReLU\", \"config\": "
+                              "{\"name\": \"r\"}}");
+    cJSON *whole = cJSON_Parse("{\"class_name\": \"Sequential\", \"config\": "
+                               "{\"name\": \"s\", \"layers\": []}}");
+
+    for (int i = 0; i < 40; i++) {
+        cJSON *outer = cJSON_CreateObject();
+        cJSON *config = cJSON_AddObjectToObject(outer, "config");
+        cJSON_AddStringToObject(outer, "class_name", "TimeDistributed");
+        cJSON_AddStringToObject(config, "name", "t");
+        cJSON_AddItemToObject(config, "layer", json);
+        json = outer;
+    }
+    cJSON_AddItemToArray(
+        cJSON_GetObjectItem(cJSON_GetObjectItem(whole, "config"), "layers"),
+        json);
+    assert_int_equal(keras_model_parse(whole, &err, &model),
+                     INFER_EUNSUPPORTED);
+    assert_non_null(strstr(err.text, "layers inside layers deeper than"));
+    cJSON_Delete(whole);
+}
+
 TEST(test_depth)
 {
     struct keras_model *model = NULL;
@@ -649,6 +676,7 @@ int main(void)
                                        cmocka_unit_test(test_configurations),
                                        cmocka_unit_test(test_truth),
                                        cmocka_unit_test(test_depth),
+                                       cmocka_unit_test(test_depth_of_layers),
                                        cmocka_unit_test(test_all_listed),
                                        cmocka_unit_test(test_other_formats),
                                        cmocka_unit_test(test_malformed),

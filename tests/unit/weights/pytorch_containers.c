@@ -245,6 +245,27 @@ TEST(test_bad_legacy)
     legacy_refused(&l, SYSTEM, KEYS, "ends before its 48 bytes");
     l = good_legacy, l.end = "x";
     legacy_refused(&l, SYSTEM, KEYS, "follow the last storage");
+    /* Two storages in use, of which one is listed twice. */
+    struct spec second = honest;
+    struct maker m = {0};
+    second.key = "1";
+    put_literal(&m, good_legacy.magic, strlen(good_legacy.magic));
+    put_literal(&m, good_legacy.protocol, strlen(good_legacy.protocol));
+    put_literal(&m, SYSTEM);
+    maker_text(&m, "\x80\2}");
+    put_text(&m, "w");
+    put_tensor(&m, &honest);
+    maker_text(&m, "s");
+    put_text(&m, "v");
+    put_tensor(&m, &second);
+    maker_text(&m, "s.");
+    put_literal(&m, LITERAL(same_keys));
+    for (int i = 0; i < 2; i++) {
+        maker_int(&m, 12, 8);
+        maker_bytes(&m, values, sizeof values);
+    }
+    help_refused(PT, m.data, m.bytes, "listed twice");
+    maker_clear(&m);
     /* A tar archive, whose reader in PyTorch was exploitable. */
     static unsigned char tar[1024];
     memcpy(tar, "pickle", 6);

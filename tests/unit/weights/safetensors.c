@@ -568,6 +568,20 @@ TEST(test_described)
 #undef SHAPE
 }
 
+/* The header is looked for within the bytes that there are. */
+TEST(test_spaces)
+{
+    for (size_t n = 0; n < 80; n++) {
+        struct weights_file file = {"spaces", NULL};
+        unsigned char spaces[80];
+
+        memset(spaces, ' ', sizeof spaces);
+        file.blob = help_blob(spaces, n);
+        assert_int_equal(ST->probe(&file), 0);
+        weights_file_close(&file);
+    }
+}
+
 /* What weights_read() does before and around the readers. */
 TEST(test_file_kinds)
 {
@@ -626,8 +640,8 @@ int main(void)
         cmocka_unit_test(test_entries),    cmocka_unit_test(test_tiling),
         cmocka_unit_test(test_length),     cmocka_unit_test(test_large),
         cmocka_unit_test(test_long_names), cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_file_kinds), cmocka_unit_test(test_published),
-        cmocka_unit_test(test_described),
+        cmocka_unit_test(test_spaces),     cmocka_unit_test(test_file_kinds),
+        cmocka_unit_test(test_published),  cmocka_unit_test(test_described),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
