@@ -221,10 +221,12 @@ void tflite_import_conv(struct tflite_import *im, int depthwise)
     union graph_attr attr;
     struct graph_type t;
     struct layer l;
-    int in[3], x;
+    int in[3], scale = -1, x;
+    bool hybrid;
 
     if (!tflite_arity(im, 2, 3) || !check_ranks(im, X))
         return;
+    hybrid = tflite_is_hybrid(im, X, W);
     t = tflite_type(im, W, 0);
     if (!open_layer(im, X, t.dim[depthwise ? 3 : 0], act, &l)) {
         free(l.factor);
@@ -234,13 +236,17 @@ void tflite_import_conv(struct tflite_import *im, int depthwise)
     geometry(im, depthwise ? 5 : 4, &attr.conv);
     t = tflite_type(im, X, 0);
     in[X] = tflite_in(im, X, true);
-    if (tflite_is_hybrid(im, X, W)) /* an image: by its own range */
-        in[X] =
-            tflite_rounded_to_8(im, in[X], 1, is_per_channel(im, depthwise));
-    in[W] = depthwise ? depthwise_weight(im, &t, l.integers, &attr.conv)
-                      : conv_weight(im, &t, l.integers, &attr.conv);
+    if (hybrid) /* an image: by its own range */
+        in[X] = tflite_rounded_to_8(im, in[X], 1, is_per_channel(im, depthwise),
+                                    &scale);
+    in[W] = depthwise
+                ? depthwise_weight(im, &t, l.integers || hybrid, &attr.conv)
+                : conv_weight(im, &t, l.integers || hybrid, &attr.conv);
     in[BIAS] = tflite_has(im, BIAS) ? bias(im, BIAS, &l) : -1;
-    x = tflite_emit(im, GRAPH_CONV, &attr, in, in[BIAS] >= 0 ? 3 : 2);
+    x = tflite_emit(im, GRAPH_CONV, &attr, in,
+                    in[BIAS] >= 0 && !hybrid ? 3 : 2);
+    if (hybrid)
+        x = tflite_scaled_from_8(im, x, scale, W, in[BIAS], true);
     finish(im, &l, x, act, false);
 }
 
@@ -291,11 +297,13 @@ void tflite_import_transpose_conv(struct tflite_import *im, int param)
     static const int order[4] = {3, 0, 1, 2};
     union graph_attr attr;
     struct layer l;
-    int in[3], x;
+    int in[3], scale = -1, x;
+    bool hybrid;
 
     (void)param;
     if (!tflite_arity(im, 3, 4) || !check_ranks(im, 2))
         return;
+    hybrid = tflite_is_hybrid(im, 2, W);
     if (!open_layer(im, 2, tflite_type(im, W, 0).dim[0], 3, &l)) {
         free(l.factor);
         return;
@@ -304,11 +312,14 @@ void tflite_import_transpose_conv(struct tflite_import *im, int param)
     geometry(im, -1, &attr.conv);
     transposed_pads(im, &attr.conv);
     in[0] = tflite_in(im, 2, true);
-    if (tflite_is_hybrid(im, 2, W))
-        in[0] = tflite_rounded_to_8(im, in[0], 1, true);
-    in[1] = tflite_weight(im, W, order, l.integers);
+    if (hybrid)
+        in[0] = tflite_rounded_to_8(im, in[0], 1, true, &scale);
+    in[1] = tflite_weight(im, W, order, l.integers || hybrid);
     in[2] = tflite_has(im, 3) ? bias(im, 3, &l) : -1;
-    x = tflite_emit(im, GRAPH_CONV_TRANSPOSE, &attr, in, in[2] >= 0 ? 3 : 2);
+    x = tflite_emit(im, GRAPH_CONV_TRANSPOSE, &attr, in,
+                    in[2] >= 0 && !hybrid ? 3 : 2);
+    if (hybrid)
+        x = tflite_scaled_from_8(im, x, scale, W, in[2], true);
     finish(im, &l, x, 3, false);
 }
 
@@ -344,11 +355,13 @@ void tflite_import_fully_connected(struct tflite_import *im, int param)
     const bool keep = fb_bool(&im->op.options, 2);
     struct layer l = {.integers = false};
     struct graph_type w;
-    int in[3], rank, x;
+    int in[3], scale = -1, rank, x;
+    bool hybrid;
 
     (void)param;
     if (!tflite_arity(im, 2, 3))
         return;
+    hybrid = tflite_is_hybrid(im, X, W);
     w = tflite_type(im, W, 0);
     rank = tflite_rank(im, X);
     if (im->status == 0 && format != 0)
@@ -363,13 +376,16 @@ void tflite_import_fully_connected(struct tflite_import *im, int param)
     in[X] = keep && tflite_type(im, X, 0).dim[rank - 1] == w.dim[1]
                 ? tflite_in(im, X, false)
                 : as_rows(im, w.dim[1]);
-    if (tflite_is_hybrid(im, X, W) && im->status == 0)
+    if (hybrid && im->status == 0)
         in[X] = tflite_rounded_to_8(im, in[X],
                                     tflite_value_type(im, in[X], 0)->rank - 1,
-                                    fb_bool(&im->op.options, 3));
-    in[W] = tflite_weight(im, W, NULL, l.integers);
+                                    fb_bool(&im->op.options, 3), &scale);
+    in[W] = tflite_weight(im, W, NULL, l.integers || hybrid);
     in[BIAS] = tflite_has(im, BIAS) ? bias(im, BIAS, &l) : -1;
-    x = tflite_emit(im, GRAPH_DENSE, NULL, in, in[BIAS] >= 0 ? 3 : 2);
+    x = tflite_emit(im, GRAPH_DENSE, NULL, in,
+                    in[BIAS] >= 0 && !hybrid ? 3 : 2);
+    if (hybrid)
+        x = tflite_scaled_from_8(im, x, scale, W, in[BIAS], false);
     finish(im, &l, x, 0, true);
 }
 

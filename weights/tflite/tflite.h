@@ -360,9 +360,15 @@ int tflite_round_integers(struct tflite_import *im, int x, int64_t n,
 /* Whether the kernel of input x and weights w rounds x at run time, and the
  * graph is to do so. */
 bool tflite_is_hybrid(struct tflite_import *im, int x, int w);
-/* x as rounded to 8 bits by the range of its elements of the dimensions from
- * `axis` on; offset: by smallest and largest, else by magnitude. */
-int tflite_rounded_to_8(struct tflite_import *im, int x, int axis, bool offset);
+/* x as whole numbers of 8 bits and what a unit of them is, by the range of its
+ * elements of the dimensions from `axis` on; offset: by smallest and largest,
+ * else by magnitude. */
+int tflite_rounded_to_8(struct tflite_import *im, int x, int axis, bool offset,
+                        int *scale);
+/* The sums y of such numbers with those of input w as floats, bias added (-1:
+ * none); picture: channels are dimension 1, else the last. */
+int tflite_scaled_from_8(struct tflite_import *im, int y, int scale, int w,
+                         int bias, bool picture);
 
 /* ---- the functions of the table ------------------------------------ */
 
