@@ -14,12 +14,14 @@
 #include "kernels/base/error.h"
 #include "weights/aten/aten.h"
 
-/* Operators whose result is of floats, whatever they read. */
+/* Operators whose result is of floats, whatever they read, or of other numbers
+ * that the operators below treat alike: no truth values, no indices. */
 static bool makes_floats(const struct aten_op *op, const struct aten_node *n)
 {
     static onnx_op_fn *const floats[] = {
-        aten_attention, aten_conv,     aten_exp_log,    aten_gelu, aten_linear,
-        aten_log_base,  aten_own_norm, aten_rsqrt,      aten_silu, aten_softmax,
+        aten_attention, aten_conv,     aten_cumsum,     aten_exp_log,
+        aten_gelu,      aten_linear,   aten_log_base,   aten_matmul,
+        aten_own_norm,  aten_rsqrt,    aten_silu,       aten_softmax,
         aten_softplus,  aten_variance, aten_vector_norm};
 
     for (int i = 0; i < n->n_args; i++)
@@ -31,7 +33,10 @@ static bool makes_floats(const struct aten_op *op, const struct aten_node *n)
     if (op->import == aten_unary)
         return op->param;
     if (op->import == aten_reduce)
-        return op->onnx && strcmp(op->onnx, "ReduceMean") == 0;
+        return op->onnx && strcmp(op->onnx, "ReduceMax") != 0 &&
+               strcmp(op->onnx, "ReduceMin") != 0;
+    if (op->import == aten_add)
+        return op->onnx && strcmp(op->onnx, "Sub") == 0;
     if (op->import != aten_div || op->param)
         return false;
     for (int i = 0; i < n->n_args; i++)

@@ -158,6 +158,29 @@ static struct pb_span heads_of(struct onnx_import *im, struct pb_span x, int i,
     return aten_permute(im, x, 4, order);
 }
 
+/* Which keys a query sees, as truths that N,heads,T,T broadcast with; empty:
+ * all.  What is not 0 in the mask is hidden: of queries and keys (mask_type 0),
+ * of the keys of each sequence (1), or of all four dimensions (2). */
+static struct pb_span seen(struct onnx_import *im)
+{
+    static const int64_t middle[2] = {1, 2};
+    static const int ranks[3] = {2, 2, 4};
+    const int64_t type = aten_int(im, "mask_type", -1);
+    struct pb_span mask = aten_optional(im, "mask");
+
+    if (im->rc < 0 || mask.bytes == 0)
+        return aten_no_input();
+    if (type < 0 || type > 2 || aten_rank(im, mask) != ranks[type]) {
+        onnx_fail(im, INFER_EUNSUPPORTED,
+                  "attention with a mask of type %lld and rank %d",
+                  (long long)type, aten_rank(im, mask));
+        return mask;
+    }
+    if (type == 1)
+        mask = ATEN_STEP(im, "Unsqueeze", NULL, mask, aten_list(im, 2, middle));
+    return ATEN_STEP(im, "Not", NULL, aten_cast(im, mask, INFER_BOOL));
+}
+
 /* Attention of x (N,T,E) to itself, between two dense layers; *weight, unless
  * NULL: N,heads,T,T. */
 static struct pb_span self_attention(struct onnx_import *im, struct pb_span x,
@@ -170,18 +193,17 @@ static struct pb_span self_attention(struct onnx_import *im, struct pb_span x,
     struct pb_span qkv, q, k, v, y;
 
     if (im->rc < 0 || aten_rank(im, x) != 3 || heads < 1 || width < heads ||
-        width % heads || aten_has(im, "mask")) {
+        width % heads) {
         onnx_fail(im, INFER_EUNSUPPORTED,
-                  "attention with a mask, or of %lld channels in %lld heads",
-                  (long long)width, (long long)heads);
+                  "attention of %lld channels in %lld heads", (long long)width,
+                  (long long)heads);
         return x;
     }
     qkv = dense(im, x, "qkv_weight", "qkv_bias");
     q = heads_of(im, qkv, 0, width, heads);
     k = heads_of(im, qkv, 1, width, heads);
     v = heads_of(im, qkv, 2, width, heads);
-    y = weights_of(im, q, k, aten_no_input(),
-                   1 / sqrt((double)width / (double)heads));
+    y = weights_of(im, q, k, seen(im), 1 / sqrt((double)width / (double)heads));
     if (weight)
         *weight = y;
     y = aten_permute(im, ATEN_STEP(im, "MatMul", NULL, y, v), 4, order);

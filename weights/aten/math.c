@@ -110,17 +110,24 @@ int aten_not_equal(struct onnx_import *im)
     return ATEN_LAST(im, "Not", NULL, equal);
 }
 
-/* Refuses a known truth value beside one of a type that is not stated: of two
- * truth values the sum is one. */
+/* Refuses what may be the sum of two truth values, which is one: both are of a
+ * type that is not stated, or one is and the other is a truth value. */
 static int need_truths(struct onnx_import *im)
 {
     const char *const name[] = {"self", "other"};
-    const struct aten_arg *a;
+    const struct aten_arg *a, *b;
 
     for (int i = 0; i < 2; i++) {
+        const struct pb_span *from = NULL;
+
         a = aten_find(im, name[i]);
-        if (im->rc == 0 && operand_of(im, name[!i]).dtype == INFER_BOOL && a &&
-            a->kind == ATEN_VALUE)
+        b = aten_find(im, name[!i]);
+        if (im->rc < 0 || !a || a->kind != ATEN_VALUE || !b)
+            continue;
+        if (b->kind == ATEN_VALUE)
+            from = aten_assumed(im, aten_tensor(im, name[!i]));
+        if ((from && from->bytes) ||
+            operand_of(im, name[!i]).dtype == INFER_BOOL)
             aten_need_type(im, aten_tensor(im, name[i]), "a sum");
     }
     return im->rc;

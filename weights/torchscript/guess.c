@@ -118,6 +118,41 @@ static bool is_truth(struct pb_span op, int i)
            (i == 1 && is_op(op, "masked_fill"));
 }
 
+/* Operators of which the first argument is of floats. */
+static bool wants_floats(struct pb_span op)
+{
+    static const char *const names[] = {"conv1d",
+                                        "conv2d",
+                                        "conv3d",
+                                        "_convolution",
+                                        "linear",
+                                        "batch_norm",
+                                        "group_norm",
+                                        "instance_norm",
+                                        "layer_norm",
+                                        "softmax",
+                                        "log_softmax",
+                                        "gelu",
+                                        "silu",
+                                        "conv_transpose1d",
+                                        "conv_transpose2d",
+                                        "conv_transpose3d",
+                                        "avg_pool2d",
+                                        "adaptive_avg_pool2d"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is_op(op, names[i]))
+            return true;
+    return false;
+}
+
+/* Of those that keep channels: whether the result may have another type. */
+static bool may_convert(struct pb_span op)
+{
+    return is_op(op, "add") || is_op(op, "sub") || is_op(op, "mul") ||
+           is_op(op, "div") || is_op(op, "to");
+}
+
 static void take_type(struct ts_guess *g, enum infer_dtype dtype)
 {
     if (g->input->assumed)
@@ -145,6 +180,9 @@ void ts_guess_step(struct ts_run *r, struct pb_span op, int n,
         g->known = true;
     if (!reads)
         return;
+    if (wants_floats(op) && !g->other_type)
+        g->input->assumed = false;
+    g->other_type |= may_convert(op);
     if (keeps_channels(op)) {
         g->now = out[0].text;
         return;

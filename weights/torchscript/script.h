@@ -133,7 +133,7 @@ struct ts_arg {
 struct ts_guess {
     struct pb_span now; /* the tensor that has its shape */
     struct aten_input *input;
-    bool known;
+    bool known, other_type; /* `now` may have another type than the input */
 };
 
 struct ts_run {

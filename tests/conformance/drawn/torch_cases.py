@@ -384,6 +384,36 @@ def transformer(r):
     return nn.TransformerDecoderLayer(**k), (2, 5, 8), (2, 3, 8)
 
 
+class Padded(nn.Module):
+    """Attention of a sequence to itself, with a mask that is an input."""
+
+    def __init__(self, m, keys):
+        super().__init__()
+        self.m, self.keys = m, keys
+
+    def forward(self, x, mask):
+        if isinstance(self.m, nn.MultiheadAttention):
+            if self.keys:
+                return self.m(x, x, x, key_padding_mask=mask)
+            return self.m(x, x, x, attn_mask=mask)
+        if self.keys:
+            return self.m(x, src_key_padding_mask=mask)
+        return self.m(x, src_mask=mask)
+
+
+def masks(r):
+    keys = r.random() < 0.5
+    m = pick(r, nn.MultiheadAttention(8, pick(r, 1, 2), batch_first=True),
+             nn.TransformerEncoderLayer(8, 2, 12, batch_first=True,
+                                        norm_first=r.random() < 0.5))
+    mask = torch.rand((2, 5) if keys else (5, 5)) < 0.4
+    mask[:, 0] = False  # every query sees a key
+    return Padded(m, keys), (2, 5, 8), mask
+
+
+TEMPLATES["masks"] = (masks, 0)
+
+
 @template(0)
 def sdpa(r):
     causal = bool(r.randint(0, 1))

@@ -186,6 +186,7 @@ TEST(test_operators_that_depend_on_types)
         "    return torch.mul(x, torch.bitwise_or(torch.neg(m), 1))\n",
         "    return torch.index(x, [torch.view(m, [-1])])\n",
         "    return torch.add(m, torch.gt(x, 0))\n",
+        "    return torch.matmul(torch.add(m, m), x)\n",
         "    y = torch.cat([m, m], 1)\n"
         "    return torch.scaled_dot_product_attention(x, x, x, "
         "torch.slice(y, 1, 0, 2))\n",
