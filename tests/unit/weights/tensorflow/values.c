@@ -263,9 +263,58 @@ TEST(test_values)
     }
 }
 
+/* ---- sizes that are known in the run alone ------------------------- */
+
+/* The result for one row of n numbers 1, 2, ... beside what is expected. */
+static double padded(const struct graph *g, int64_t n, const float *want,
+                     int64_t columns)
+{
+    const int64_t x_dim[2] = {1, n}, y_dim[2] = {1, columns};
+    struct constant *in = constant_new(INFER_F32, 2, x_dim);
+    struct constant *out = constant_new(INFER_F32, 2, y_dim);
+    struct weights_dict io;
+    struct infer_error err;
+    double difference;
+
+    assert_true(in && out);
+    for (int64_t i = 0; i < n; i++)
+        ((float *)in->data)[i] = (float)(i + 1);
+    memcpy(out->data, want, out->bytes);
+    weights_dict_init(&io);
+    assert_int_equal(weights_dict_add(&io, "input0", in, &err), 0);
+    assert_int_equal(weights_dict_add(&io, "output0", out, &err), 0);
+    difference = run_graph(g, &io);
+    weights_dict_clear(&io);
+    return difference;
+}
+
+/* Pads that mirror three entries of a free axis: one of two has too few. */
+TEST(test_symmetric_pads_of_a_free_axis)
+{
+    static const int64_t shape[2] = {-1, -1}, pairs[2] = {2, 2};
+    static const int32_t pads[4] = {0, 0, 3, 1};
+    static const float four[8] = {3, 2, 1, 1, 2, 3, 4, 4};
+    static const float three[7] = {3, 2, 1, 1, 2, 3, 3};
+    struct pb_message m = {0}, n = def_node("y", "MirrorPad", "x", "pads");
+    struct graph *g;
+
+    def_placeholder(&m, "x", 2, shape);
+    def_int32s(&m, 1, "pads", 2, pairs, pads, 4);
+    def_text(&n, "mode", "SYMMETRIC");
+    pb_nested(&m, 1, &n);
+    g = def_read_graph(&m);
+    assert_true(padded(g, 4, four, 8) <= 1e-6);
+    assert_true(padded(g, 3, three, 7) <= 1e-6);
+    assert_true(isinf(padded(g, 2, three, 6)));
+    graph_free(g);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_symmetric_pads_of_a_free_axis),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
