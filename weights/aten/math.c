@@ -139,7 +139,9 @@ int aten_add(struct onnx_import *im)
     const double alpha = aten_number(im, "alpha", 1);
     struct pb_span in[2], left;
 
-    need_truths(im);
+    /* Truth values are neither subtracted nor multiplied by an alpha. */
+    if (alpha == 1 && strcmp(aten_row(im)->onnx, "Add") == 0)
+        need_truths(im);
     aten_operands(im, "self", "other", in);
     if (aten_row(im)->param) {
         left = in[0];
