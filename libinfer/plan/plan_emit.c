@@ -204,8 +204,10 @@ static int place_output(struct plan *plan, int node, const struct plan_emit *e,
     }
     rc = plan_buffer(plan, node, t->dtype, t->rank, t->dim, c->attempt.out, err,
                      out);
+    /* Not ordered anew: an axis of which one entry is left no longer says where
+     * it lay. */
     if (rc == 0 && c->attempt.follows)
-        view_order_as(&c->problem.out[0], &out->t);
+        memcpy(out->t.stride, c->problem.out[0].stride, sizeof out->t.stride);
     return rc;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations of a graph as the planner lowers them: the fast backend gives what
  * the reference gives, and what only moves elements moves the right ones. */
+#include <math.h>
+
 #include "tests/unit/runtime/network.h"
 
 #include "libinfer/device/device.h"
@@ -607,6 +609,40 @@ static void test_groups(void **unused)
     infer_model_close(&model);
 }
 
+/* A reduction of a view, of which one entry an axis is left: its output lies in
+ * the order of the view. */
+TEST(test_reduced_view)
+{
+    const int64_t dim[] = {2, 3, 4};
+    const enum infer_backend backend[] = {INFER_BACKEND_REF,
+                                          INFER_BACKEND_AUTO};
+    uint64_t state = 3;
+    struct infer_array x = array_of(&state, 3, dim);
+
+    for (int k = 0; k < 2; k++) {
+        struct graph *g = graph_new();
+        int node, v = input(g, "x", 3, dim);
+        struct infer_array y;
+
+        v = add(g, GRAPH_TRANSPOSE, "view", IN(v), &node);
+        g->node[node].attr.dims = (struct graph_dims){3, {2, 0, 1}};
+        v = add(g, GRAPH_REDUCE, "most", IN(v), &node);
+        g->node[node].attr.reduce = (struct graph_reduce){
+            .kind = KERN_REDUCE_MAX, .n_axes = 1, .axis = {1}};
+        y = run_graph(g, v, backend[k], &x);
+        assert_int_equal(y.rank, 2);
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < 3; j++) {
+                const float *a = (const float *)x.data + j * 4 + i;
+
+                assert_float_equal(((const float *)y.data)[i * 3 + j],
+                                   fmaxf(a[0], a[12]), 0);
+            }
+        free(y.data);
+    }
+    free(x.data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -617,6 +653,7 @@ int main(void)
         cmocka_unit_test(test_large_mean),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_reduced_view),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
