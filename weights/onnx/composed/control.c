@@ -11,6 +11,7 @@
 
 #include "kernels/base/scalar.h"
 #include "weights/onnx/composed/compose.h"
+#include "weights/onnx/composed/counted.h"
 
 /* ---- conditions ---------------------------------------------------- */
 
@@ -319,6 +320,9 @@ int onnx_import_loop(struct onnx_import *im)
     int64_t t;
 
     if (open_loop(im, &l) < 0)
+        return im->rc;
+    if (l.go == CONDITION_TRUE && l.collected.outputs == 0 && l.most > 0 &&
+        onnx_import_region_loop(im, l.body, l.most) != 0)
         return im->rc;
     for (t = 0; (l.most < 0 || t < l.most) && l.go != CONDITION_FALSE &&
                 im->rc == 0 && !im->skip;

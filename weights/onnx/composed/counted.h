@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What counted.c gives to the rules of operators (counted_rules.c). */
+/* What counted.c gives to the rules of operators (counted_rules.c), and loops
+ * of sizes that are computed. */
 #ifndef WEIGHTS_ONNX_COMPOSED_COUNTED_H
 #define WEIGHTS_ONNX_COMPOSED_COUNTED_H
 
@@ -33,5 +34,10 @@ int counted_at_most(struct onnx_import *im, int count, int64_t most);
 /* Indices of the elements of a flat I64 tensor of 0 and 1 that are 1, in
  * order; -1 behind them.  *count of one element. */
 int counted_ones(struct onnx_import *im, int flags, int *count);
+/* Imports the current Loop, of `most` iterations, where it resizes a part of
+ * each box of a detector to the box's size: 1 where that was done, 0 where it
+ * is another loop (regions/loop.c). */
+int onnx_import_region_loop(struct onnx_import *im,
+                            const struct onnx_graph *body, int64_t most);
 
 #endif
