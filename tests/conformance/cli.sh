@@ -25,6 +25,13 @@ expect 0 '1 nodes' "$wconv" "$dir/other.bin" "$dir/net.param" -o "$dir/two.infer
 expect 0 '1 nodes' "$wconv" "$dir/other.bin" --from=ncnn --arch="$dir/net.param" \
     -o "$dir/two.infer"
 expect 2 'no format known' "$wconv" "$dir/other.bin" -o "$dir/x"
+# A few weights may look like text.
+printf '7767517\n2 2\nInput x 0 1 x 0=2 1=1 2=2\nScale y 1 1 x y 0=2\n' >"$dir/net.param"
+printf '\041\101\041\277' >"$dir/part"
+cat "$dir/part" "$dir/part" >"$dir/other.bin"
+expect 0 '1 nodes' "$wconv" "$dir/net.param" "$dir/other.bin" -o "$dir/two.infer"
+expect 0 '1 nodes' "$wconv" "$dir/other.bin" "$dir/net.param" -o "$dir/two.infer"
+rm "$dir/part"
 expect 1 'and its weights' "$wconv" "$weights" "$weights" -o "$dir/x"
 rm "$dir/net.param" "$dir/other.bin"
 expect 0 'stripped.*optimiser state' "$wconv" "$weights" "$arch" -o "$model" -v

@@ -576,6 +576,24 @@ static bool check_quantize(struct cli *cli, const struct wconv_request *r)
     return fault == NULL;
 }
 
+/* True for the network of a format that has its weights in another file. */
+static bool is_network(const char *path)
+{
+    struct weights_file file;
+    struct infer_error err;
+    bool found = false;
+
+    if (weights_file_read(path, 0, &err, &file) < 0)
+        return false;
+    for (size_t i = 0; i < weights_format_count() && !found; i++) {
+        const struct weights_format *f = weights_format_at(i);
+
+        found = f->is_network && f->probe(&file) > 0 && f->is_network(&file);
+    }
+    weights_file_close(&file);
+    return found;
+}
+
 /* One file; or two, the network's text and its weights in either order, as
  * Caffe, Darknet and ncnn have them. */
 static bool take_inputs(const struct cli *cli, struct wconv_request *r,
@@ -586,8 +604,12 @@ static bool take_inputs(const struct cli *cli, struct wconv_request *r,
         return true;
     }
     if (count == 2 && r->weights.arch == NULL) {
-        const bool text[2] = {weights_is_text(argv[0]),
-                              weights_is_text(argv[1])};
+        bool text[2] = {weights_is_text(argv[0]), weights_is_text(argv[1])};
+
+        if (text[0] && text[1]) { /* a few weights may look like text */
+            text[0] = is_network(argv[0]);
+            text[1] = is_network(argv[1]);
+        }
         if (text[0] != text[1]) {
             r->weights.arch = argv[text[1]];
             r->in = argv[text[0]];

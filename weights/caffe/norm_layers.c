@@ -151,30 +151,6 @@ void caffe_axpy(struct caffe *c, struct caffe_ends *ends, int arg)
 
 /* ---- local response ------------------------------------------------ */
 
-/* x (1 + alpha mean(x^2))^-beta over windows within each plane; padding counts
- * in the mean. */
-static void within_channel(struct caffe *c, struct caffe_ends *ends, int size,
-                           float alpha, float beta)
-{
-    union graph_attr attr = layers_defaults(GRAPH_POOL);
-    const int x = ends->in[0];
-    int i, y, power;
-
-    attr.pool.pool.kind = KERN_POOL_AVERAGE;
-    attr.pool.pool.count_include_pad = true;
-    for (i = 0; i < 2; i++) {
-        attr.pool.pool.window[i] = size;
-        attr.pool.pool.pad_begin[i] = attr.pool.pool.pad_end[i] =
-            (size - 1) / 2;
-    }
-    y = layers_binary(&c->b, "square", KERN_MUL, x, x);
-    y = layers_emit(&c->b, GRAPH_POOL, "mean", &attr, &y, 1);
-    y = layers_unary(&c->b, "sum", y, KERN_LINEAR, alpha, 1);
-    power = layers_filled(&c->b, "power", 1, -beta);
-    y = layers_binary(&c->b, "factor", KERN_POW, y, power);
-    ends->out[0] = layers_binary(&c->b, "", KERN_MUL, x, y);
-}
-
 void caffe_lrn(struct caffe *c, struct caffe_ends *ends, int arg)
 {
     static const char *const regions[] = {"ACROSS_CHANNELS", "WITHIN_CHANNEL",
@@ -191,7 +167,8 @@ void caffe_lrn(struct caffe *c, struct caffe_ends *ends, int arg)
     if (size % 2 == 0)
         layers_fail(&c->b, INFER_EFORMAT, "local_size %d is not odd", size);
     if (caffe_word(c, c->param, "norm_region", regions, 0) == 1)
-        within_channel(c, ends, size, attr.lrn.alpha, attr.lrn.beta);
+        ends->out[0] = layers_lrn_within(&c->b, ends->in[0], size,
+                                         attr.lrn.alpha, attr.lrn.beta, 1);
     else
         ends->out[0] = layers_emit(&c->b, GRAPH_LRN, "", &attr, ends->in, 1);
 }

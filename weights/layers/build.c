@@ -413,6 +413,27 @@ int layers_shuffle(struct layers *b, int x, int64_t groups)
     return layers_dims(b, GRAPH_RESHAPE, "", x, 4, back);
 }
 
+int layers_lrn_within(struct layers *b, int x, int size, float alpha,
+                      float beta, float bias)
+{
+    union graph_attr attr = layers_defaults(GRAPH_POOL);
+    int y, power;
+
+    attr.pool.pool.kind = KERN_POOL_AVERAGE;
+    attr.pool.pool.count_include_pad = true;
+    for (int i = 0; i < 2; i++) {
+        attr.pool.pool.window[i] = size;
+        attr.pool.pool.pad_begin[i] = attr.pool.pool.pad_end[i] =
+            (size - 1) / 2;
+    }
+    y = layers_binary(b, "square", KERN_MUL, x, x);
+    y = layers_emit(b, GRAPH_POOL, "mean", &attr, &y, 1);
+    y = layers_unary(b, "sum", y, KERN_LINEAR, alpha, bias);
+    power = layers_filled(b, "power", 1, -beta);
+    y = layers_binary(b, "factor", KERN_POW, y, power);
+    return layers_binary(b, "", KERN_MUL, x, y);
+}
+
 /* ---- constants ----------------------------------------------------- */
 
 int layers_constant(struct layers *b, const char *suffix, struct constant *c)

@@ -147,6 +147,11 @@ int layers_slice(struct layers *b, const char *role, int x, int axis,
  * places.  Of a picture of free size, too. */
 int layers_shuffle(struct layers *b, int x, int64_t groups);
 
+/* x (bias + alpha mean(x^2))^-beta, the mean over size x size pixels of the
+ * plane; padding counts in the mean. */
+int layers_lrn_within(struct layers *b, int x, int size, float alpha,
+                      float beta, float bias);
+
 /* Shape of a value; a free dimension is -1. */
 int layers_rank(const struct layers *b, int value);
 int64_t layers_dim(const struct layers *b, int value, int i);

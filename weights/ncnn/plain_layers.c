@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ncnn: functions of each element, of several inputs, and pooling. */
+/* ncnn: functions of each element and of several inputs. */
 #include <float.h>
 #include <math.h>
 
@@ -80,11 +80,10 @@ void ncnn_power(struct ncnn *n, struct ncnn_ends *ends, int arg)
 void ncnn_unary_op(struct ncnn *n, struct ncnn_ends *ends, int arg)
 {
     static const int kinds[] = {
-        KERN_ABS,  KERN_NEG,  KERN_FLOOR, KERN_CEIL,
-        -2,        KERN_SQRT, -3,         KERN_EXP,
-        KERN_LOG,  -1,        -1,         -1,
-        -1,        -1,        -1,         KERN_RECIPROCAL,
-        KERN_TANH, -1,        KERN_ROUND};
+        KERN_ABS,        KERN_NEG,  KERN_FLOOR, KERN_CEIL,  -2,
+        KERN_SQRT,       -3,        KERN_EXP,   KERN_LOG,   KERN_SIN,
+        KERN_COS,        KERN_TAN,  KERN_ASIN,  KERN_ACOS,  KERN_ATAN,
+        KERN_RECIPROCAL, KERN_TANH, -4,         KERN_ROUND, -5};
     const int op = ncnn_int(n, 0, 0, INT32_MAX, 0);
     const int kind =
         op < (int)(sizeof(kinds) / sizeof(*kinds)) ? kinds[op] : -1;
@@ -99,6 +98,19 @@ void ncnn_unary_op(struct ncnn *n, struct ncnn_ends *ends, int arg)
         unary(n, ends, KERN_SQRT, 0, 0);
         ends->out[0] = layers_unary(&n->b, "reciprocal", ends->out[0],
                                     KERN_RECIPROCAL, 0, 0);
+    } else if (kind == -4) {
+        unary(n, ends, KERN_LOG, 0, 0);
+        ends->out[0] = layers_unary(&n->b, "base", ends->out[0], KERN_LINEAR,
+                                    0.43429448190325182f, 0);
+    } else if (kind == -5) { /* toward zero */
+        const int sign =
+            layers_unary(&n->b, "sign", ends->in[0], KERN_SIGN, 0, 0);
+
+        unary(n, ends, KERN_ABS, 0, 0);
+        ends->out[0] =
+            layers_unary(&n->b, "floor", ends->out[0], KERN_FLOOR, 0, 0);
+        ends->out[0] =
+            layers_binary(&n->b, "trunc", KERN_MUL, ends->out[0], sign);
     } else {
         layers_fail(&n->b, INFER_EUNSUPPORTED, "op_type %d is not supported",
                     op);
@@ -213,74 +225,13 @@ void ncnn_lrn(struct ncnn *n, struct ncnn_ends *ends, int arg)
     attr.lrn.alpha = ncnn_float(n, 2, 1);
     attr.lrn.beta = ncnn_float(n, 3, 0.75f);
     attr.lrn.bias = ncnn_float(n, 4, 1);
-    if (ncnn_int(n, 0, 0, 1, 0) != 0 || attr.lrn.size % 2 == 0)
-        layers_fail(&n->b, INFER_EUNSUPPORTED,
-                    "a region within channels, or an even size of %d",
+    if (attr.lrn.size % 2 == 0)
+        layers_fail(&n->b, INFER_EUNSUPPORTED, "an even size of %d",
                     attr.lrn.size);
-    ends->out[0] = layers_emit(&n->b, GRAPH_LRN, "", &attr, ends->in, 1);
-}
-
-/* ---- pooling ------------------------------------------------------- */
-
-/* Sizes are rounded up by padding at the end, which an average counts where it
- * counts padding at all. */
-static void pad_tail(struct ncnn *n, int x, struct kern_pool *p)
-{
-    int i;
-
-    for (i = 0; i < 2; i++) {
-        const int64_t in = layers_known(&n->b, x, 2 + i);
-        const int64_t room =
-            in + p->pad_begin[i] + p->pad_end[i] - p->window[i];
-        const int64_t tail = room % p->stride[i];
-
-        if (n->b.status == 0 && tail > 0)
-            p->pad_end[i] += p->stride[i] - (int)tail;
-    }
-}
-
-static void read_pool(struct ncnn *n, int x, union graph_attr *attr)
-{
-    struct kern_pool *p = &attr->pool.pool;
-    const int mode = ncnn_int(n, 5, 0, 3, 0);
-    const int left = ncnn_int(n, 3, 0, NCNN_MAX_STEP, 0);
-    const int top = ncnn_int(n, 13, 0, NCNN_MAX_STEP, left);
-
-    p->count_include_pad = ncnn_int(n, 6, 0, 1, 0) != 0;
-    p->window[1] = ncnn_int(n, 1, 1, NCNN_MAX_STEP, 1);
-    p->window[0] = ncnn_int(n, 11, 1, NCNN_MAX_STEP, p->window[1]);
-    p->stride[1] = ncnn_int(n, 2, 1, NCNN_MAX_STEP, 1);
-    p->stride[0] = ncnn_int(n, 12, 1, NCNN_MAX_STEP, p->stride[1]);
-    if (mode >= 2) {
-        attr->pool.auto_pad =
-            mode == 2 ? GRAPH_PAD_SAME_UPPER : GRAPH_PAD_SAME_LOWER;
-        return;
-    }
-    p->pad_begin[0] = top;
-    p->pad_begin[1] = left;
-    p->pad_end[1] = ncnn_int(n, 14, 0, NCNN_MAX_STEP, left);
-    p->pad_end[0] = ncnn_int(n, 15, 0, NCNN_MAX_STEP, top);
-    if (mode == 0 && (p->stride[0] > 1 || p->stride[1] > 1))
-        pad_tail(n, x, p);
-}
-
-/* The mean or maximum of all pixels is a vector. */
-void ncnn_pooling(struct ncnn *n, struct ncnn_ends *ends, int arg)
-{
-    const bool global = ncnn_int(n, 4, 0, 1, 0) != 0;
-    union graph_attr attr = layers_defaults(GRAPH_POOL);
-    int y;
-
-    (void)arg;
-    attr.pool.pool.kind =
-        ncnn_int(n, 0, 0, 1, 0) == 0 ? KERN_POOL_MAX : KERN_POOL_AVERAGE;
-    if (ncnn_int(n, 7, 0, 1, 0) != 0 &&
-        (ncnn_int(n, 8, NCNN_NONE, NCNN_MAX_STEP, 1) != 1 ||
-         ncnn_int(n, 18, NCNN_NONE, NCNN_MAX_STEP, 1) != 1))
-        layers_fail(&n->b, INFER_EUNSUPPORTED,
-                    "adaptive pooling to more than one pixel");
-    else if (!global && ncnn_int(n, 7, 0, 1, 0) == 0)
-        read_pool(n, ends->in[0], &attr);
-    y = layers_emit(&n->b, GRAPH_POOL, "", &attr, ends->in, 1);
-    ends->out[0] = global ? layers_flatten(&n->b, "vector", y) : y;
+    else if (ncnn_int(n, 0, 0, 1, 0) != 0)
+        ends->out[0] =
+            layers_lrn_within(&n->b, ends->in[0], attr.lrn.size, attr.lrn.alpha,
+                              attr.lrn.beta, attr.lrn.bias);
+    else
+        ends->out[0] = layers_emit(&n->b, GRAPH_LRN, "", &attr, ends->in, 1);
 }

@@ -2,6 +2,8 @@
 /* ncnn: joining, cutting, resizing, and shapes. */
 #include <limits.h>
 
+#include <math.h>
+
 #include "kernels/base/error.h"
 #include "weights/ncnn/ncnn.h"
 
@@ -258,7 +260,8 @@ void ncnn_padding(struct ncnn *n, struct ncnn_ends *ends, int arg)
     ends->out[0] = layers_emit(&n->b, GRAPH_PAD, "", &attr, ends->in, 1);
 }
 
-/* A size (parameters 3, 4), or factors (1, 2). */
+/* A size (parameters 3, 4), or factors (1, 2).  Where corners are aligned the
+ * size that factors give is cut to an integer first. */
 void ncnn_interp(struct ncnn *n, struct ncnn_ends *ends, int arg)
 {
     static const enum kern_resize_mode modes[] = {KERN_NEAREST, KERN_NEAREST,
@@ -266,6 +269,7 @@ void ncnn_interp(struct ncnn *n, struct ncnn_ends *ends, int arg)
     const int mode = ncnn_int(n, 0, 0, 3, 0);
     union graph_attr attr = layers_defaults(GRAPH_RESIZE);
     struct kern_resize *r = &attr.resize.resize;
+    bool whole = true;
     int i;
 
     (void)arg;
@@ -289,6 +293,17 @@ void ncnn_interp(struct ncnn *n, struct ncnn_ends *ends, int arg)
         r->scale[2 + i] = scale;
         if (size == 0)
             attr.resize.n_sizes = 0;
+        whole = whole && scale - floorf(scale) <= 0;
+    }
+    for (i = 0; i < 2 && attr.resize.n_sizes == 0 &&
+                r->coord == KERN_ALIGN_CORNERS && !whole;
+         i++) {
+        const int64_t in = layers_known(&n->b, ends->in[0], 2 + i);
+
+        attr.resize.size[2 + i] = (int64_t)((float)in * r->scale[2 + i]);
+        r->scale[2 + i] = 1;
+        if (i == 1)
+            attr.resize.n_sizes = 4;
     }
     ends->out[0] = layers_emit(&n->b, GRAPH_RESIZE, "", &attr, ends->in, 1);
 }
@@ -296,9 +311,10 @@ void ncnn_interp(struct ncnn *n, struct ncnn_ends *ends, int arg)
 void ncnn_reduction(struct ncnn *n, struct ncnn_ends *ends, int arg)
 {
     static const int kinds[] = {
-        KERN_REDUCE_SUM,  KERN_REDUCE_L1,  -1,
+        KERN_REDUCE_SUM,  KERN_REDUCE_L1,  KERN_REDUCE_SUM, /* of squares */
         KERN_REDUCE_MEAN, KERN_REDUCE_MAX, KERN_REDUCE_MIN,
         KERN_REDUCE_PROD, KERN_REDUCE_L1,  KERN_REDUCE_L2};
+    int x = ends->in[0];
     const int rank = layers_rank(&n->b, ends->in[0]);
     const int op = ncnn_int(n, 0, 0, 10, 0);
     const float coeff = ncnn_float(n, 2, 1);
@@ -307,7 +323,7 @@ void ncnn_reduction(struct ncnn *n, struct ncnn_ends *ends, int arg)
     int count = ncnn_ints(n, 3, INFER_MAX_RANK, axis), i;
 
     (void)arg;
-    if (op > 8 || kinds[op] < 0) {
+    if (op > 8) {
         layers_fail(&n->b, INFER_EUNSUPPORTED, "operation %d is not supported",
                     op);
         return;
@@ -323,7 +339,9 @@ void ncnn_reduction(struct ncnn *n, struct ncnn_ends *ends, int arg)
     if (count == 0 || (count == rank - 1 && !attr.reduce.keep_dims))
         layers_fail(&n->b, INFER_EUNSUPPORTED,
                     "no axis, or a single number as the result");
-    ends->out[0] = layers_emit(&n->b, GRAPH_REDUCE, "", &attr, ends->in, 1);
+    if (op == 2)
+        x = layers_binary(&n->b, "square", KERN_MUL, x, x);
+    ends->out[0] = layers_emit(&n->b, GRAPH_REDUCE, "", &attr, &x, 1);
     if (coeff < 1 || coeff > 1)
         ends->out[0] =
             layers_unary(&n->b, "coeff", ends->out[0], KERN_LINEAR, coeff, 0);

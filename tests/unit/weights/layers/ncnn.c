@@ -181,6 +181,15 @@ TEST(test_pooling)
           ramp + 2, SHAPE(1, 1, 1, 3), F(2.5f, 2));
     check(NET(2, 1, 2, "Pooling y 1 1 x y 0=1 4=1"), NULL, ramp,
           SHAPE(1, 2, 1, 2), F(0.5f, 2.5f));
+    /* What "same" adds counts in an average, whatever parameter 6 says. */
+    check(NET(2, 1, 1, "Pooling y 1 1 x y 0=1 1=2 11=1 2=1 12=1 5=2"), NULL,
+          ramp + 1, SHAPE(1, 1, 1, 2), F(1.5f, 1));
+    check(NET(4, 1, 1, "Pooling y 1 1 x y 0=1 7=1 8=2 18=1"), NULL, ramp,
+          SHAPE(1, 1, 1, 4), F(0.5f, 2.5f));
+    check(NET(3, 1, 1, "Pooling y 1 1 x y 0=0 7=1 8=2 18=-233"), NULL, ramp,
+          SHAPE(1, 1, 1, 3), F(1, 2));
+    check(NET(3, 1, 1, "Pooling y 1 1 x y 0=1 7=1 8=2 18=1"), NULL, ramp,
+          SHAPE(1, 1, 1, 3), F(0.5f, 1.5f));
 }
 
 TEST(test_functions)
@@ -198,6 +207,13 @@ TEST(test_functions)
         {NET(2, 1, 1, "Power y 1 1 x y 0=2 1=3 2=4"), {1, 100}},
         {NET(2, 1, 1, "UnaryOp y 1 1 x y 0=4"), {1, 4}},
         {NET(2, 1, 1, "UnaryOp y 1 1 x y 0=15"), {-1, 0.5f}},
+        {NET(2, 1, 1, "UnaryOp y 1 1 x y 0=10"), {0.5403023f, -0.4161468f}},
+        {NET(2, 1, 1,
+             "BinaryOp y 1 1 x y 0=3 1=1 2=0.75\n"
+             "UnaryOp z 1 1 y z 0=19"),
+         {-1, 2}},
+        {NET(2, 1, 1, "Clip y 1 1 x y 0=100 1=200\nUnaryOp z 1 1 y z 0=17"),
+         {2, 2}},
         {NET(2, 1, 1, "BinaryOp y 1 1 x y 0=7 1=1 2=3"), {4, 1}},
         {NET(2, 1, 1, "BinaryOp y 1 1 x y 0=3 1=1 2=4"), {-0.25f, 0.5f}},
         {NET(2, 1, 1, "Eltwise y 2 1 x x y 0=1 -23301=2,1.0,-3.0"), {2, -4}},
@@ -205,6 +221,10 @@ TEST(test_functions)
              "Reduction y 1 1 x y 0=3 1=0 -23303=1,2 4=1\n"
              "BinaryOp z 2 1 x y z 0=1"),
          {-1.5f, 1.5f}},
+        {NET(2, 1, 1,
+             "Reduction y 1 1 x y 0=2 1=0 -23303=1,2 4=1\n"
+             "BinaryOp z 2 1 x y z 0=0"),
+         {4, 7}},
     };
 
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -239,6 +259,11 @@ TEST(test_shapes)
           SHAPE(1, 1, 1, 2), F(9, 0, 1, 9, 9, 9));
     check(NET(2, 1, 1, "Interp y 1 1 x y 0=2 1=1 2=2"), NULL, ramp,
           SHAPE(1, 1, 1, 2), F(0, 0.25f, 0.75f, 1));
+    check(NET(1, 1, 1, "LRN y 1 1 x y 0=1 1=3 2=9 3=1"), NULL, ramp + 2,
+          SHAPE(1, 1, 1, 1), F(0.4f));
+    /* 3 pixels become 4, the corners on one another. */
+    check(NET(3, 1, 1, "Interp y 1 1 x y 0=2 1=1 2=1.5 6=1"), NULL, ramp,
+          SHAPE(1, 1, 1, 3), F(0, 2 / 3.f, 4 / 3.f, 2));
     check(NET(1, 1, 4, "PixelShuffle y 1 1 x y 0=2"), NULL, ramp,
           SHAPE(1, 4, 1, 1), F(0, 1, 2, 3));
     check(NET(2, 1, 2, "Reshape y 1 1 x y 0=-1 1=1"), NULL, ramp,
@@ -312,12 +337,14 @@ TEST(test_refused)
          INFER_EUNSUPPORTED, "8-bit integers"},
         {NET(1, 1, 1, "Convolution y 1 1 x y 0=1 1=1 6=1"), INFER_EFORMAT,
          "end before its weight"},
-        {NET(1, 1, 1, "Pooling y 1 1 x y 7=1 8=2"), INFER_EUNSUPPORTED,
-         "adaptive"},
+        {NET(1, 1, 1, "Pooling y 1 1 x y 7=1 8=99 18=1"), INFER_EUNSUPPORTED,
+         "adaptive pooling to 99 pixels"},
+        {NET(2, 2, 1, "Pooling y 1 1 x y 0=1 1=2 3=1 5=2"), INFER_EUNSUPPORTED,
+         "padding beside pad_mode 2"},
         {NET(1, 1, 1, "Softmax y 1 1 x y 0=3"), INFER_EFORMAT, "axis 3 of 3"},
         {NET(1, 1, 1, "Reshape y 1 1 x y"), INFER_EUNSUPPORTED, "computed"},
-        {NET(1, 1, 1, "UnaryOp y 1 1 x y 0=9"), INFER_EUNSUPPORTED,
-         "op_type 9 is not supported"},
+        {NET(1, 1, 1, "UnaryOp y 1 1 x y 0=20"), INFER_EUNSUPPORTED,
+         "op_type 20 is not supported"},
         {NET(1, 1, 1, "Reduction y 1 1 x y 0=3"), INFER_EUNSUPPORTED,
          "a single number"},
         {NET(1, 1, 3, "Slice y 1 1 x y -23300=1,4"), INFER_EFORMAT,
