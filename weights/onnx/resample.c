@@ -464,6 +464,28 @@ static int check_tables(struct onnx_import *im, const struct graph_resize *r)
     return im->rc;
 }
 
+/* In opset 10, which has no nearest_mode, a smaller axis takes the next pixel
+ * and a larger one the pixel before (ONNX's own test of it, and ONNX Runtime).
+ * The former are resized here, and have a scale of 1 afterwards. */
+static int shrink(struct onnx_import *im, int rank, union graph_attr *attr,
+                  int *x)
+{
+    struct kern_resize *r = &attr->resize.resize;
+    union graph_attr first = *attr;
+    bool smaller = false;
+
+    first.resize.resize.nearest = KERN_CEIL_NEAREST;
+    for (int d = 0; d < rank; d++) {
+        if (r->scale[d] < 1) {
+            r->scale[d] = 1;
+            smaller = true;
+        } else {
+            first.resize.resize.scale[d] = 1;
+        }
+    }
+    return smaller ? onnx_emit(im, GRAPH_RESIZE, &first, x, 1, -1, x) : im->rc;
+}
+
 int onnx_import_resize(struct onnx_import *im)
 {
     union graph_attr attr;
@@ -491,6 +513,8 @@ int onnx_import_resize(struct onnx_import *im)
     if (tables)
         check_tables(im, &attr.resize);
     onnx_input(im, 0, &in[0]);
+    if (im->opset < 11 && attr.resize.resize.mode == KERN_NEAREST)
+        shrink(im, t.rank, &attr, &in[0]);
     return onnx_emit(im, GRAPH_RESIZE, &attr, in, in[1] < 0 ? 1 : 2, 0, NULL);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ONNX's Resize by TensorFlow's two rules of coordinates. */
+/* ONNX's Resize by TensorFlow's two rules of coordinates, and of opset 10. */
 #include "tests/unit/weights/onnx_model.h"
 
 static struct pb_message resize(const char *rule, const char *mode,
@@ -46,11 +46,27 @@ TEST(test_half_pixel_for_nearest)
                  6);
 }
 
+/* Rows 0 and 1 of 2 come from 0 and 1.43, columns of 4 from 0,
+ * 0.71, 1.43, 2.14: the next row, the column before. */
+TEST(test_opset_10)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+
+    graph_input(&m, "x", DIMS(1, 1, 3, 3));
+    graph_output(&m, "y");
+    graph_floats(&m, "s", DIMS(4), FLOATS(1, 1, 0.7f, 1.4f));
+    attr_text(&a, "mode", "nearest");
+    graph_node(&m, "Resize", "x s", "y", &a);
+    must_compute(&m, 10, DIMS(1, 1, 3, 3), PICTURE,
+                 FLOATS(0, 0, 1, 2, 6, 6, 7, 8), 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crop_and_resize),
         cmocka_unit_test(test_half_pixel_for_nearest),
+        cmocka_unit_test(test_opset_10),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
