@@ -290,14 +290,24 @@ TEST(test_nms_room)
     graph_free(g);
 }
 
-TEST(test_windows_refused)
+/* The last window has one entry. */
+TEST(test_lp_pool_ceil)
 {
     struct pb_message a = EMPTY, m;
 
     attr_int(&a, "ceil_mode", 1);
-    attr_ints(&a, "kernel_shape", 2, INTS(2, 2));
-    must_not(one_node("LpPool", "x", DIMS(1, 1, 4, 4), &a), 18,
-             INFER_EUNSUPPORTED, "ceil_mode");
+    attr_int(&a, "p", 1);
+    attr_ints(&a, "kernel_shape", 2, INTS(1, 2));
+    attr_ints(&a, "strides", 2, INTS(1, 2));
+    m = one_node("LpPool", "x", DIMS(1, 1, 1, 5), &a);
+    must_compute(&m, 18, DIMS(1, 1, 1, 5), FLOATS(0, 1, -2, 3, 4),
+                 FLOATS(1, 5, 4), 3);
+}
+
+TEST(test_windows_refused)
+{
+    struct pb_message m;
+
     m = one_node("Col2Im", "x i w", DIMS(1, 5, 5), NULL);
     graph_ints(&m, "i", DIMS(2), INTS(5, 5));
     graph_ints(&m, "w", DIMS(2), INTS(1, 3));
@@ -616,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_computed_indices),
         cmocka_unit_test(test_computed_tuples),
         cmocka_unit_test(test_nms_room),
+        cmocka_unit_test(test_lp_pool_ceil),
         cmocka_unit_test(test_windows_refused),
         cmocka_unit_test(test_expand_to_batch),
         cmocka_unit_test(test_tile_by_batch),

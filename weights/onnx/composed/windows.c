@@ -30,6 +30,36 @@ static int power(struct onnx_import *im, int x, double p)
                                    compose_number(im, INFER_F32, p));
 }
 
+/* With ceil_mode the last window may go on beyond the padding, unless it begins
+ * there: pads of this many entries at the end say the same. */
+static int pad_to_ceil(struct onnx_import *im, int spatial,
+                       struct graph_pool *pool)
+{
+    struct kern_pool *p = &pool->pool;
+
+    pool->ceil_mode = false;
+    if (pool->auto_pad == GRAPH_PAD_VALID)
+        pool->auto_pad = GRAPH_PAD_EXPLICIT;
+    for (int d = 0; d < spatial && pool->auto_pad == GRAPH_PAD_EXPLICIT; d++) {
+        const int64_t in = compose_dim(im, compose_input(im, 0), 2 + d);
+        const int64_t size = (p->window[d] - 1) * (int64_t)p->dilation[d] + 1;
+        const int64_t room = in + p->pad_begin[d] + p->pad_end[d] - size;
+        int64_t last;
+
+        if (im->rc < 0 || room < 0) /* the pool's own check refuses it */
+            return im->rc;
+        last = (room + p->stride[d] - 1) / p->stride[d] * p->stride[d];
+        if (last >= in + p->pad_begin[d])
+            last -= p->stride[d];
+        last += size - in - p->pad_begin[d];
+        if (last > INT32_MAX)
+            return onnx_fail(im, INFER_EUNSUPPORTED, "pads of %lld entries",
+                             (long long)last);
+        p->pad_end[d] = last > 0 ? (int)last : 0;
+    }
+    return im->rc;
+}
+
 /* The sum of a window is its average, padding included, times its size. */
 int onnx_import_lp_pool(struct onnx_import *im)
 {
@@ -44,8 +74,8 @@ int onnx_import_lp_pool(struct onnx_import *im)
     onnx_spatial_rank(im, &spatial);
     if (onnx_pool_attributes(im, spatial, &attr.pool) < 0)
         return im->rc;
-    if (attr.pool.ceil_mode)
-        return onnx_fail(im, INFER_EUNSUPPORTED, "ceil_mode");
+    if (attr.pool.ceil_mode && pad_to_ceil(im, spatial, &attr.pool) < 0)
+        return im->rc;
     attr.pool.pool.kind = KERN_POOL_AVERAGE;
     attr.pool.pool.count_include_pad = true;
     for (int d = 0; d < spatial; d++)
