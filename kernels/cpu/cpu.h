@@ -92,6 +92,8 @@ void cpu_act(const struct kern_unary *act, const float *x, float *y, int64_t n);
 /* The same on a dense array in place, by several threads. */
 void cpu_act_parallel(const struct kern_unary *act, float *y, int64_t n,
                       int threads);
+/* v = act(v), where kernels/quant/act.h has it, as it says. */
+void cpu_quant_act(const struct kern_unary *act, float *v, int64_t n);
 /* True where cpu_act() knows the function. */
 bool cpu_act_known(const struct kern_unary *act);
 /* True for identity, ReLU and clip, which are limits of their argument; *low

@@ -109,12 +109,33 @@ static int check_output(const struct kern_problem *p, struct infer_error *why)
                        why);
 }
 
-/* A copy, pool or function of two arguments with scales. */
+/* A scale and shift: vectors of F32, no residual. */
+static int check_scaled_shift(const struct kern_problem *p,
+                              struct infer_error *why)
+{
+    const struct kern_quant *q = &p->quant;
+    int r = check_scaled_type(p, &p->in[0], why);
+
+    if (r == 0)
+        r = check_kind(p, &p->in[0], &p->out[0], why);
+    for (int i = 1; i <= 2 && r == 0; i++)
+        if (kern_problem_in(p, i) && p->in[i].dtype != INFER_F32)
+            r = REFUSE(p, why, "scale and shift of scaled integers are F32");
+    if (r == 0 && kern_problem_in(p, 3))
+        r = REFUSE(p, why, "a scale of scaled integers adds no residual");
+    if (r == 0)
+        r = check_scale(p, "the input", &p->in[0], q->x_scale, q->x_zero, why);
+    return r < 0 ? r : check_output(p, why);
+}
+
+/* A copy, pool, function of two arguments, or scale and shift with scales. */
 static int check_scaled(const struct kern_problem *p, struct infer_error *why)
 {
     const struct kern_quant *q = &p->quant;
     int r = check_scaled_type(p, &p->out[0], why);
 
+    if (r == 0 && p->op == KERN_SCALE_SHIFT)
+        return check_scaled_shift(p, why);
     for (int i = 0; i < p->n_in && r == 0; i++) {
         r = check_scaled_type(p, &p->in[i], why);
         if (r == 0)

@@ -9,10 +9,11 @@
  * scale[k], bias[k]) v = act(v + r), or act(v) + r where the epilogue says
  * residual_last where r is the residual; an I8 or U8 one is added by
  *     fma(residual - residual_zero, residual_scale, v)
- * Each operation is rounded to single precision.  y is v where it is of a
- * floating type; of an I8 or U8 one it is
- *     y_zero + round(v * (1 / y_scale))
- * to the nearest, ties to even, limited to the type.  A row gives these bits.
+ * Each operation is rounded to single precision; act is what
+ * kernels/quant/act.h says where it is one of the forms there.  y is v where it
+ * is of a floating type; of an I8 or U8 one it is y_zero + round(v * (1 /
+ * y_scale)) to the nearest, ties to even, limited to the type.  A row gives
+ * these bits.
  *
  * F8E4M3: x and w are, and what is 8 bits of the residual and of y.  There are
  * no zero points: they are 0.  Products of two values are exact in single
@@ -53,6 +54,9 @@ static inline const struct kern_tensor *quant_of(const struct kern_problem *p)
                : NULL;
 }
 
+/* act(v) of an activation for which quant_is_smooth() (kernels/quant/act.h). */
+float quant_act(const struct kern_unary *f, float v);
+
 /* True of the types that scales stand for. */
 static inline bool quant_is_byte(enum infer_dtype dtype)
 {
@@ -70,11 +74,12 @@ static inline enum infer_dtype quant_weights_of(enum infer_dtype x)
     return x == INFER_F8E4M3 ? INFER_F8E4M3 : INFER_I8;
 }
 
-/* True of a copy, pool or function of two arguments in 8 bits with scales. */
+/* True of a copy, pool, function of two arguments, or scale and shift in 8 bits
+ * with scales. */
 static inline bool quant_is_scaled(const struct kern_problem *p)
 {
     return (p->op == KERN_COPY || p->op == KERN_POOL_FPROP ||
-            p->op == KERN_BINARY) &&
+            p->op == KERN_BINARY || p->op == KERN_SCALE_SHIFT) &&
            (p->quant.x_scale != 0 || p->quant.y_scale != 0 ||
             p->quant.residual_scale != 0);
 }

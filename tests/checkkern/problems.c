@@ -255,7 +255,8 @@ static bool is_quantised(struct maker *m)
            (m->p->op == KERN_CONV_FPROP || m->p->op == KERN_DENSE_FPROP);
 }
 
-/* A copy, pool or function of two arguments on bytes with scales; rows for
+/* A copy, pool, function of two arguments, or scale and shift on bytes with
+ * scales; rows for
  * integers alone meet few others. */
 static void make_scaled(struct maker *m)
 {
@@ -275,6 +276,17 @@ static void make_scaled(struct maker *m)
         p->out[0].dtype = byte_of(m, INFER_U8);
     make_scale(m, p->in[0].dtype, &q->x_scale, &q->x_zero);
     make_scale(m, p->out[0].dtype, &q->y_scale, &q->y_zero);
+    if (p->op == KERN_SCALE_SHIFT) {
+        for (int i = 1; i <= 2; i++)
+            if (p->in[i].dtype != INFER_NONE)
+                p->in[i].dtype = INFER_F32;
+        if (p->in[0].dtype == INFER_F32 && p->out[0].dtype == INFER_F32)
+            p->out[0].dtype = byte_of(m, INFER_I8);
+        make_scale(m, p->out[0].dtype, &q->y_scale, &q->y_zero);
+        p->n_in = 3;
+        memset(&p->in[3], 0, sizeof(p->in[3]));
+        return;
+    }
     if (p->op != KERN_BINARY)
         return;
     p->in[1].dtype =
@@ -561,7 +573,7 @@ void problem_make(const struct kern_row *row, const struct problem_id *id,
         make_quantised(&m);
         make_errors(&m);
     } else if (m.p->op == KERN_COPY || m.p->op == KERN_POOL_FPROP ||
-               m.p->op == KERN_BINARY)
+               m.p->op == KERN_BINARY || m.p->op == KERN_SCALE_SHIFT)
         make_scaled(&m);
     else if (kern_op_takes_table(out->op) && scalar_is_float(m.dtype))
         make_product_table(&m);

@@ -39,6 +39,40 @@ struct word {
     "    return (int64_t)((uint64_t)a * (uint64_t)b);\n"                       \
     "}\n"
 
+#define LOGISTIC                                                               \
+    "static inline float quant_exp_minus(float x)\n"                           \
+    "{\n"                                                                      \
+    "    const float a = x > -60 ? x < 60 ? x : 60 : -60;\n"                   \
+    "    const float t = fmaf(a, -1.44269502f, 12582912.0f);\n"                \
+    "    const float n = t + -12582912.0f;\n"                                  \
+    "    const float f = fmaf(a, -1.44269502f, -n);\n"                         \
+    "    float p = 0x1.5c082ap-10f;\n"                                         \
+    "    uint32_t bits, whole;\n"                                              \
+    "    p = fmaf(p, f, 0x1.3d0c5p-7f);\n"                                     \
+    "    p = fmaf(p, f, 0x1.c6b6e6p-5f);\n"                                    \
+    "    p = fmaf(p, f, 0x1.ebf918p-3f);\n"                                    \
+    "    p = fmaf(p, f, 0x1.62e428p-1f);\n"                                    \
+    "    p = fmaf(p, f, 1.0f);\n"                                              \
+    "    memcpy(&bits, &p, sizeof bits);\n"                                    \
+    "    memcpy(&whole, &t, sizeof whole);\n"                                  \
+    "    bits += whole << 23;\n"                                               \
+    "    memcpy(&p, &bits, sizeof p);\n"                                       \
+    "    return p;\n"                                                          \
+    "}\n"                                                                      \
+    "\n"                                                                       \
+    "static inline float quant_logistic(float x)\n"                            \
+    "{\n"                                                                      \
+    "    const float d = 1.0f + quant_exp_minus(x);\n"                         \
+    "    uint32_t bits;\n"                                                     \
+    "    float r;\n"                                                           \
+    "    memcpy(&bits, &d, sizeof bits);\n"                                    \
+    "    bits = 0x7ef311c7u - bits;\n"                                         \
+    "    memcpy(&r, &bits, sizeof r);\n"                                       \
+    "    r = fmaf(r, fmaf(-d, r, 1.0f), r);\n"                                 \
+    "    r = fmaf(r, fmaf(-d, r, 1.0f), r);\n"                                 \
+    "    return fmaf(r, fmaf(-d, r, 1.0f), r);\n"                              \
+    "}\n"
+
 static const struct word words[] = {
     {"REAL", "(real)", NULL},
     {"REAL_ABS", "real_fabs", MATH("fabs")},
@@ -193,6 +227,20 @@ static const struct word words[] = {
      "{\n"
      "    const float up = v + 12582912.0f;\n"
      "    return (int32_t)(up - 12582912.0f);\n"
+     "}\n"},
+    /* Smooth activations of 8 bits, as kernels/quant/act.h has them. */
+    {"quant_logistic", "quant_logistic", LOGISTIC},
+    {"quant_curve", "quant_curve",
+     "static inline float quant_curve(float v, float c0, float c1, float c2)\n"
+     "{\n"
+     "    const float w = v * v < 64 ? v * v : 64;\n"
+     "    return v * fmaf(w, fmaf(w, c2, c1), c0);\n"
+     "}\n"},
+    {"quant_hard", "quant_hard",
+     "static inline float quant_hard(float v)\n"
+     "{\n"
+     "    v = v > 0 ? v : 0;\n"
+     "    return v < 1 ? v : 1;\n"
      "}\n"},
     {"wrap", "wrap",
      "static inline long wrap(long i, long n)\n"

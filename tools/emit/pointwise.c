@@ -256,6 +256,27 @@ int emit_batch_norm(struct emit *e, const struct plan_step *s,
     return rc;
 }
 
+/* A scale and shift of integers with scales. */
+static int shift_scaled(struct emit *e, const struct kern_problem *p,
+                        const struct emit_nest *nest, struct infer_error *err)
+{
+    char element[200], x[EMIT_EXPRESSION], a[220] = "1.0f", b[220] = "0.0f";
+    int rc;
+
+    snprintf(element, sizeof(element), "x[%s]", nest->at[0]);
+    emit_scaled_load(p->in[0].dtype, element, p->quant.x_scale, p->quant.x_zero,
+                     x);
+    if (kern_problem_in(p, 1))
+        snprintf(a, sizeof(a), "scale[%s]", nest->at[1]);
+    if (kern_problem_in(p, 2))
+        snprintf(b, sizeof(b), "shift[%s]", nest->at[2]);
+    emit_line(e, "float v = (float)(%s);", x);
+    emit_line(e, "v = fmaf(v, %s, %s);", a, b);
+    rc = emit_scaled_act(e, p, err);
+    emit_scaled_store(e, p, nest->at[4]);
+    return rc;
+}
+
 int emit_scale_shift(struct emit *e, const struct plan_step *s,
                      struct infer_error *err)
 {
@@ -267,6 +288,11 @@ int emit_scale_shift(struct emit *e, const struct plan_step *s,
 
     if (rc < 0)
         return rc;
+    if (quant_is_scaled(p)) {
+        rc = shift_scaled(e, p, &nest, err);
+        emit_nest_close(e, &nest);
+        return rc;
+    }
     emit_line(e, "real v = x[%s];", nest.at[0]);
     if (kern_problem_in(p, 1))
         emit_line(e, "v *= scale[%s];", nest.at[1]);

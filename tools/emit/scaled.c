@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/quant/act.h"
 #include "kernels/quant/quant.h"
 #include "tools/emit/emitter.h"
 
@@ -95,6 +96,31 @@ int emit_scaled_act(struct emit *e, const struct kern_problem *p,
     return rc;
 }
 
+/* A smooth activation of v by the steps of kernels/quant/act.h. */
+static void emit_smooth(struct emit *e, const struct kern_unary *act)
+{
+    const struct quant_smooth s = quant_smooth_of(*act);
+    const char *start = s.times ? "v * " : "v != v ? v : ";
+
+    if (s.hard) {
+        emit_helper(e, "quant_hard");
+        emit_line(e, "v = %squant_hard(fmaf(%s, v, %s));", start,
+                  literal(s.alpha), literal(s.beta));
+        return;
+    }
+    emit_helper(e, "quant_logistic");
+    if (s.c1 != 0) {
+        emit_helper(e, "quant_curve");
+        emit_line(e, "v = %squant_logistic(quant_curve(v, %s, %s, %s));", start,
+                  literal(s.c0), literal(s.c1), literal(s.c2));
+    } else if (s.times) {
+        emit_line(e, "v = v * quant_logistic(%s * v);", literal(s.c0));
+    } else {
+        emit_line(e, "v = %sfmaf(%s, quant_logistic(%s * v), %s);", start,
+                  literal(s.alpha), literal(s.c0), literal(s.beta));
+    }
+}
+
 /* Adds the residual to v. */
 static void add_residual(struct emit *e, const struct kern_problem *p,
                          const char *residual)
@@ -125,7 +151,12 @@ int emit_quantised(struct emit *e, const struct kern_problem *p,
         emit_line(e, "float v = (float)sum[k] * m[%s];", channel);
     if (!p->epilogue.residual_last)
         add_residual(e, p, residual);
-    rc = emit_scaled_act(e, p, err);
+    if (quant_is_smooth(p->epilogue.act.kind)) {
+        emit_smooth(e, &p->epilogue.act);
+        rc = 0;
+    } else {
+        rc = emit_scaled_act(e, p, err);
+    }
     if (p->epilogue.residual_last)
         add_residual(e, p, residual);
     if (!quant_is_byte(y->dtype)) {

@@ -37,6 +37,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/product_table.h"
 #include "kernels/cpu/conv/dot_layer.h"
+#include "kernels/quant/act.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
 #include "kernels/table/accumulator.h"
@@ -618,6 +619,8 @@ static void store_codes(const struct job *j, struct block *b)
             if (r && !last)
                 v = add_residual(j, at, v);
             v = fminf(fmaxf(v, low), high);
+            if (quant_is_smooth(p->epilogue.act.kind))
+                v = quant_act(&p->epilogue.act, v);
             if (r && last)
                 v = add_residual(j, at, v);
             store_one(j, b->column[c].out + k * y->stride[channel], v);

@@ -38,6 +38,8 @@ struct dot_finish {
     enum infer_dtype y_type, type; /* type: of the residual */
     const float *scale, *bias;     /* of each channel, and DOT_MAX_PANEL more */
     float act_low, act_high;       /* the activation */
+    /* One that kernels/quant/act.h has, or NULL. */
+    const struct kern_unary *act;
     float r_scale;
     int r_zero;
     bool residual_last;

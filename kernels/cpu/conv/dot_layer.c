@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/quant/act.h"
 
 static bool is_vector_type(const struct kern_tensor *t)
 {
@@ -30,7 +31,8 @@ static int supports(const struct kern_problem *p, struct infer_error *why)
         !is_vector_type(&p->out[0]) || !is_vector_type(r))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes and gives I8, U8 and F32, and a dense bias");
-    if (!cpu_act_bounds(&p->epilogue.act, &low, &high))
+    if (!cpu_act_bounds(&p->epilogue.act, &low, &high) &&
+        !quant_is_smooth(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this activation");
     return 0;
 }
@@ -147,6 +149,7 @@ void dot_layer_finish(const struct kern_problem *p,
     bool after;
 
     (void)cpu_act_bounds(&p->epilogue.act, &f->act_low, &f->act_high);
+    f->act = quant_is_smooth(p->epilogue.act.kind) ? &p->epilogue.act : NULL;
     f->y = args->out[0];
     f->y_type = p->out[0].dtype;
     f->residual = r ? args->in[DOT_RESIDUAL] : NULL;

@@ -26,6 +26,8 @@
  */
 #include <string.h>
 
+#include "kernels/cpu/cpu.h"
+
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
 /* ---- the end of a layer -------------------------------------------- */
@@ -79,13 +81,43 @@ enum mode {
 
 INLINE enum mode mode_of(const struct dot_finish *f)
 {
-    if (f->y_type == INFER_F32 || f->residual_last)
+    if (f->y_type == INFER_F32 || f->residual_last || f->act)
         return ANY;
     if (!f->residual)
         return BYTES;
     return f->type == INFER_U8   ? BYTES_AND_U8
            : f->type == INFER_I8 ? BYTES_AND_I8
                                  : ANY;
+}
+
+/* v = act(v) for up to four vectors. */
+INLINE void apply_act(const struct dot_finish *f, vec v[4], int vectors)
+{
+    float all[4 * LANES];
+
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++)
+        v_store_part(all + i * LANES, v[i], LANES);
+    cpu_quant_act(f->act, all, vectors * LANES);
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++)
+        v[i] = v_load(all + i * LANES);
+}
+
+/* What follows the bias and an earlier residual; stores floats. */
+INLINE void finish_any(const struct dot_finish *f, vec v[4], int vectors,
+                       const struct place *p)
+{
+    if (f->act)
+        apply_act(f, v, vectors);
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++) {
+        v[i] = v_min(v_max(v[i], v_splat(f->act_low)), v_splat(f->act_high));
+        if (f->residual && f->residual_last)
+            v[i] = add_residual(f, v[i], p[i].from, p[i].n);
+        if (f->y_type == INFER_F32)
+            v_store_part((float *)f->y + p[i].at, v[i], p[i].n);
+    }
 }
 
 /* Up to four vectors of sums to y. */
@@ -111,12 +143,9 @@ INLINE void finish(enum mode mode, const struct dot_finish *f, const veci *sum,
         }
         if (f->residual && !f->residual_last)
             v[i] = add_residual(f, v[i], p[i].from, p[i].n);
-        v[i] = v_min(v_max(v[i], v_splat(f->act_low)), v_splat(f->act_high));
-        if (f->residual && f->residual_last)
-            v[i] = add_residual(f, v[i], p[i].from, p[i].n);
-        if (f->y_type == INFER_F32)
-            v_store_part((float *)f->y + p[i].at, v[i], p[i].n);
     }
+    if (mode == ANY)
+        finish_any(f, v, vectors, p);
     if (mode == ANY && f->y_type == INFER_F32)
         return;
     b = v_runs(to_bytes(f, v));
@@ -324,6 +353,8 @@ INLINE void depth_tile(bool plain, int pixels, const struct dot_depth *d,
         for (int c = 0; c < 4; c++)
             v[c] = v_fma(v_float(sum[i][c]), v_load(d->scale + c * LANES),
                          v_load(d->bias + c * LANES));
+        if (f->act)
+            apply_act(f, v, 4);
         v_store_bytes((uint8_t *)f->y + d->y_at + (first + i) * d->y_step +
                           d->k,
                       to_bytes(f, v), d->n);
@@ -345,7 +376,7 @@ INLINE void depth_as(bool plain, const struct dot_depth *d,
 
 TARGET static void depth(const struct dot_depth *d, const struct dot_finish *f)
 {
-    if (mode_of(f) == BYTES)
+    if (f->y_type != INFER_F32 && !f->residual)
         depth_as(true, d, f);
     else
         depth_as(false, d, f);

@@ -15,6 +15,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/cpu/bytes.h"
+#include "kernels/quant/act.h"
 #include "kernels/rows.h"
 
 enum { X, W, BIAS, RESIDUAL };
@@ -103,7 +104,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         (b && !kern_tensor_is_dense(b, KERN_NCHW)))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes and gives dense tensors of F8_E4M3 and F32");
-    if (!cpu_act_bounds(&p->epilogue.act, &low, &high))
+    if (!cpu_act_bounds(&p->epilogue.act, &low, &high) &&
+        (pool || !quant_is_smooth(p->epilogue.act.kind)))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this activation");
     make_inner(p, &inner);
     if (!find_row(&inner, d))
@@ -251,6 +253,8 @@ static void finish_part(const struct finish *f, int64_t at, int64_t k,
     if (!p->epilogue.residual_last)
         add(f, at, v, n);
     limit(f->low, f->high, v, n);
+    if (quant_is_smooth(p->epilogue.act.kind))
+        cpu_quant_act(&p->epilogue.act, v, n);
     if (p->epilogue.residual_last)
         add(f, at, v, n);
     if (f->y.dtype != INFER_F32)

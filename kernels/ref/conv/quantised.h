@@ -5,12 +5,14 @@
 
 #include <math.h>
 
+#include "kernels/quant/act.h"
 #include "kernels/quant/quant.h"
 #include "kernels/ref/ref.h"
 
 static inline float ref_act_f32(const struct kern_unary *act, float v)
 {
-    return (float)ref_unary(act, (double)v);
+    return quant_is_smooth(act->kind) ? quant_act(act, v)
+                                      : (float)ref_unary(act, (double)v);
 }
 
 /* Error of the multiplier at the elements of x and w at these offsets; 0
