@@ -16,7 +16,7 @@ static lower_fn *const table[GRAPH_OP_COUNT] = {
     [GRAPH_MATMUL] = lower_product,
     [GRAPH_POOL] = lower_pool,
     [GRAPH_BATCH_NORM] = lower_layer,
-    [GRAPH_SCALE_SHIFT] = lower_layer,
+    [GRAPH_SCALE_SHIFT] = lower_scale_shift,
     [GRAPH_LAYER_NORM] = lower_layer,
     [GRAPH_GROUP_NORM] = lower_layer,
     [GRAPH_LRN] = lower_layer,
@@ -50,7 +50,7 @@ static lower_fn *const table[GRAPH_OP_COUNT] = {
     [GRAPH_DEPTH_TO_SPACE] = lower_depth_to_space,
     [GRAPH_SPACE_TO_DEPTH] = lower_space_to_depth,
     [GRAPH_PAD] = lower_layer,
-    [GRAPH_RESIZE] = lower_layer,
+    [GRAPH_RESIZE] = lower_resize,
 };
 
 int lower_node(struct plan *plan, int node, struct infer_error *err)

@@ -70,7 +70,8 @@ int lower_squeeze(const struct lower *l, bool *done);
 /* A product of two matrices, or attention (lower_attention.c). */
 lower_fn lower_product;
 lower_fn lower_conv, lower_pool, lower_reduce, lower_arg_reduce, lower_unary,
-    lower_binary, lower_cast, lower_identity, lower_quantize, lower_dequantize;
+    lower_resize, lower_scale_shift, lower_binary, lower_cast, lower_identity,
+    lower_quantize, lower_dequantize;
 lower_fn lower_concat, lower_gather, lower_parts, lower_reshaped, lower_tile,
     lower_depth_to_space, lower_space_to_depth;
 

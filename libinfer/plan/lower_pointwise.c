@@ -20,6 +20,11 @@ int lower_binary(const struct lower *l)
     return lower_defer_scale(l) ? 0 : lower_layer(l);
 }
 
+int lower_scale_shift(const struct lower *l)
+{
+    return lower_is_integer(l) ? lower_scaled(l) : lower_layer(l);
+}
+
 /* Rounds to half precision where the graph says so, although such values are
  * kept in single precision. */
 static int round_through(const struct lower *l, enum infer_dtype narrow,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pools, functions of two arguments and moves in 8 bits with scales
- * (kernels/quant/quant.h).
+ * Pools, functions of two arguments, scales with shifts, and moves in 8 bits
+ * with scales (kernels/quant/quant.h).
  *
  * A pool or function whose inputs come from nodes dequantize, and whose output
  * goes to a node quantize or stays float, is one step.  A mean over the image
@@ -14,6 +14,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/quant/quant.h"
+#include "kernels/resize.h"
 #include "libinfer/plan/integers.h"
 
 /* ---- pools and functions ------------------------------------------- */
@@ -54,9 +55,16 @@ static bool describe_input(const struct plan *plan, const struct graph_node *n,
     t->dtype = plan_dtype(plan, g->value[n->in[i]].dtype);
     if (!d || d->in[0] < 0 || !quant_is_byte(g->value[d->in[0]].dtype) ||
         g->value[d->in[0]].data || !integers_scale(g, d, scale, zero))
-        return t->dtype == INFER_F32;
+        return tune_is_real(t->dtype);
     t->dtype = g->value[d->in[0]].dtype;
     return true;
+}
+
+/* True of the constant scale and shift of a node. */
+static bool is_vector(const struct graph *g, const struct graph_node *n, int i)
+{
+    return n->op == GRAPH_SCALE_SHIFT && (i == 1 || i == 2) &&
+           g->value[n->in[i]].data != NULL && g->value[n->in[i]].rank == 1;
 }
 
 /* Attributes, types and scales of a step on integers; false: it is none. */
@@ -72,25 +80,32 @@ static bool describe(const struct plan *plan, int node, struct kern_problem *p,
 
     memset(p, 0, sizeof *p);
     if ((n->op != GRAPH_POOL && n->op != GRAPH_BINARY &&
-         n->op != GRAPH_REDUCE) ||
+         n->op != GRAPH_REDUCE && n->op != GRAPH_SCALE_SHIFT) ||
         n->n_in < inputs || n->in[0] < 0 || g->value[n->in[0]].rank < 1 ||
         problem_of_node(g, n, &ignored, p, class) < 0 ||
         (n->op == GRAPH_REDUCE && !mean_as_pool(g, n, p)))
         return false;
     for (int i = inputs; i < n->n_in; i++) /* shapes, or a residual */
-        if (n->in[i] >= 0 && n->op != GRAPH_REDUCE)
+        if (n->in[i] >= 0 && n->op != GRAPH_REDUCE && !is_vector(g, n, i))
             return false;
     p->epilogue = n->epilogue;
-    p->n_in = inputs;
+    p->n_in = n->op == GRAPH_SCALE_SHIFT ? n->n_in : inputs;
+    for (int i = inputs; i < p->n_in; i++)
+        p->in[i].dtype = n->in[i] >= 0 ? INFER_F32 : INFER_NONE;
     p->n_out = 1;
     *class = inputs == 2 ? PLAN_POINTWISE : PLAN_IMAGE;
     if (!describe_input(plan, n, 0, &p->in[0], &q->x_scale, &q->x_zero) ||
         (inputs == 2 &&
          !describe_input(plan, n, 1, &p->in[1], &q->residual_scale,
                          &q->residual_zero)) ||
-        (!quant_is_byte(p->in[0].dtype) && !quant_is_byte(p->in[1].dtype)))
+        (!quant_is_byte(p->in[0].dtype) && !quant_is_byte(p->in[1].dtype) &&
+         n->op != GRAPH_SCALE_SHIFT))
         return false;
     after = integers_quantize_after(plan, node, 0);
+    /* From floats, as of a concatenation in place, to 8 bits at once. */
+    if (after < 0 && !quant_is_byte(p->in[0].dtype) &&
+        n->op == GRAPH_SCALE_SHIFT)
+        return false;
     p->out[0].dtype = plan_dtype(plan, g->value[n->out[0]].dtype);
     if (after < 0)
         return tune_is_real(p->out[0].dtype);
@@ -123,10 +138,14 @@ static bool is_taken(const struct plan *plan, const struct graph_node *n,
 
     for (int i = 0; i < p.n_in; i++) {
         const struct graph_value *v = &g->value[n->in[i]];
+        const bool vector = n->in[i] >= 0 && is_vector(g, n, i);
 
-        if (v->rank != rank)
+        if (n->in[i] < 0)
+            continue;
+        if (v->rank != (vector ? 1 : rank))
             return false;
-        p.in[i] = kern_tensor_dense(like->in[i].dtype, rank, v->dim, layout);
+        p.in[i] = kern_tensor_dense(like->in[i].dtype, v->rank, v->dim,
+                                    vector ? KERN_NCHW : layout);
     }
     p.out[0] = kern_tensor_dense(like->out[0].dtype, rank, dim, layout);
     p.deterministic = plan->config->deterministic;
@@ -165,7 +184,7 @@ int lower_scaled(const struct lower *l)
     struct kern_problem like;
     struct plan_emit e;
     struct view out;
-    int rc;
+    int rc = 0;
 
     memset(&e, 0, sizeof e);
     if (!describe(l->plan, l->index, &like, &e.class))
@@ -174,23 +193,112 @@ int lower_scaled(const struct lower *l)
     e.p = like;
     e.value = e.residual = -1;
     e.p.out[0].rank = output_dims(l->plan->g, l->node, e.p.out[0].dim);
-    for (int i = 0; i < e.p.n_in; i++)
-        e.in[i] = quant_is_byte(like.in[i].dtype) ? integers_of(l, i)
-                                                  : *lower_in(l, i);
-    rc = plan_emit(l->plan, l->index, &e, l->err, &out);
+    for (int i = 0; rc == 0 && i < e.p.n_in; i++)
+        if (quant_is_byte(like.in[i].dtype))
+            e.in[i] = integers_of(l, i);
+        else if (like.in[i].dtype != INFER_NONE &&
+                 is_vector(l->plan->g, l->node, i))
+            rc = plan_constant_as(l->plan, lower_in(l, i), INFER_F32, l->err,
+                                  &e.in[i]);
+        else if (like.in[i].dtype != INFER_NONE)
+            e.in[i] = *lower_in(l, i);
+    if (rc == 0)
+        rc = plan_emit(l->plan, l->index, &e, l->err, &out);
     for (int i = e.p.out[0].rank - 1;
          rc == 0 && i >= 2 && out.t.rank > lower_out(l, 0)->rank; i--)
         out = view_drop(&out, i);
     return rc < 0 ? rc : lower_set(l, 0, &out);
 }
 
+/* ---- repeats ------------------------------------------------------- */
+
+/* A resize to the nearest neighbour by whole factors is one copy from a view
+ * that repeats elements. */
+
+/* True if output i along dimension d is input i / by. */
+static bool is_repeat(const struct kern_problem *p, int d, int64_t by)
+{
+    struct resize_table t = {0};
+    bool same = resize_table_make(p, d, NULL, &t) == 0 && t.taps == 1;
+
+    for (int64_t i = 0; same && i < p->out[0].dim[d]; i++)
+        same = t.index[i] == i / by * p->in[0].stride[d];
+    resize_table_free(&t);
+    return same;
+}
+
+/* True of a resize that repeats each element by[d] times along dimension d. */
+static bool repeats(const struct graph *g, const struct graph_node *n,
+                    int64_t by[INFER_MAX_RANK])
+{
+    const struct graph_value *x, *y;
+    struct kern_problem p = {0};
+    struct infer_error ignored;
+    enum plan_class class;
+    int rank;
+
+    if (n->op != GRAPH_RESIZE || n->in[0] < 0 ||
+        n->attr.resize.resize.mode != KERN_NEAREST ||
+        problem_of_node(g, n, &ignored, &p, &class) < 0)
+        return false;
+    x = &g->value[n->in[0]];
+    y = &g->value[n->out[0]];
+    rank = x->rank;
+    p.op = KERN_RESIZE;
+    p.in[0] = kern_tensor_dense(INFER_F32, x->rank, x->dim, KERN_NCHW);
+    p.out[0] = kern_tensor_dense(INFER_F32, y->rank, y->dim, KERN_NCHW);
+    for (int d = 0; d < x->rank; d++) {
+        if (x->dim[d] < 1 || y->dim[d] % x->dim[d] != 0)
+            return false;
+        by[d] = y->dim[d] / x->dim[d];
+        rank += by[d] > 1;
+        if (by[d] < 1 || (by[d] > 1 && !is_repeat(&p, d, by[d])))
+            return false;
+    }
+    return rank <= INFER_MAX_RANK;
+}
+
+static int lower_repeat(const struct lower *l)
+{
+    const struct graph_value *y = lower_out(l, 0);
+    struct view from = *lower_in(l, 0), to, dest;
+    int64_t by[INFER_MAX_RANK];
+    int rc;
+
+    if (!repeats(l->plan->g, l->node, by))
+        return error_set(l->err, INFER_EFORMAT, "node '%s': not on integers",
+                         l->node->name ? l->node->name : "");
+    rc = plan_buffer(l->plan, l->index, from.t.dtype, y->rank, y->dim,
+                     view_layout(&from.t), l->err, &dest);
+    to = dest;
+    for (int d = y->rank - 1; rc == 0 && d >= 0; d--) {
+        if (by[d] == 1)
+            continue;
+        to = view_split(&to, d, from.t.dim[d]);
+        from = view_split(&from, d, from.t.dim[d]);
+        from.t.dim[d + 1] = by[d];
+        from.t.stride[d + 1] = 0;
+    }
+    if (rc == 0)
+        rc = plan_copy_to(l->plan, l->index, &from, &to, l->err);
+    return rc < 0 ? rc : lower_set(l, 0, &dest);
+}
+
+int lower_resize(const struct lower *l)
+{
+    return lower_is_integer(l) ? lower_repeat(l) : lower_layer(l);
+}
+
 /* ---- moves --------------------------------------------------------- */
 
-/* Lowering only moves the elements of input 0, or of all inputs of a
- * concatenation. */
-static bool is_move(const struct graph_node *n)
+/* Lowering only moves or repeats the elements of input 0, or of all inputs of
+ * a concatenation. */
+static bool is_move(const struct graph *g, const struct graph_node *n)
 {
-    return n->op != GRAPH_NONE && graph_op_info(n->op)->moves;
+    int64_t by[INFER_MAX_RANK];
+
+    return n->op != GRAPH_NONE &&
+           (graph_op_info(n->op)->moves || repeats(g, n, by));
 }
 
 /* What integers of a value stand for. */
@@ -240,7 +348,8 @@ static bool moves_integers(const struct plan *plan, int node)
     const struct graph_node *n = &plan->g->node[node];
     struct meaning to, m;
 
-    if (!is_move(n) || n->n_in < 1 || !output_meaning(plan, node, 0, &to))
+    if (!is_move(plan->g, n) || n->n_in < 1 ||
+        !output_meaning(plan, node, 0, &to))
         return false;
     for (int k = 1; k < n->n_out; k++)
         if (n->out[k] < 0 || !output_meaning(plan, node, k, &m) ||
@@ -288,7 +397,7 @@ void integers_mark_moves(struct plan *plan, int *reads)
     while (changed) {
         changed = false;
         for (int i = 0; i < g->n_nodes; i++)
-            if (is_move(&g->node[i]) && plan->integers[i] &&
+            if (plan->integers[i] && is_move(g, &g->node[i]) &&
                 !reads_integers(plan, i, reads)) {
                 mark_move(plan, i, false, reads);
                 changed = true;

@@ -141,21 +141,114 @@ int quantizer_group(const struct quantizer *q, int t)
     return t;
 }
 
+/* True of a resize to the nearest neighbour by whole factors. */
+static bool repeats_elements(const struct graph *g, const struct graph_node *n)
+{
+    const struct graph_value *x, *y;
+
+    if (n->op != GRAPH_RESIZE || n->in[0] < 0 ||
+        n->attr.resize.resize.mode != KERN_NEAREST)
+        return false;
+    x = &g->value[n->in[0]];
+    y = &g->value[n->out[0]];
+    for (int d = 0; d < x->rank; d++)
+        if (x->dim[d] != y->dim[d] &&
+            (x->dim[d] < 1 || y->dim[d] < 1 || y->dim[d] % x->dim[d] != 0))
+            return false;
+    return x->rank > 0 && x->rank == y->rank;
+}
+
 /* True for operations whose output holds elements of their inputs alone: they
  * run on integers if both have one scale. */
-static bool moves_elements(const struct graph_node *n)
+static bool moves_elements(const struct graph *g, const struct graph_node *n)
 {
+    if (repeats_elements(g, n))
+        return true;
     if (n->op == GRAPH_POOL)
         return n->attr.pool.pool.kind == KERN_POOL_MAX &&
                n->epilogue.act.kind == KERN_IDENTITY;
-    return graph_op_info(n->op)->moves;
+    return n->op != GRAPH_NONE && graph_op_info(n->op)->moves;
+}
+
+static bool is_plain_mean(const struct graph_node *n)
+{
+    return n->op == GRAPH_REDUCE && n->attr.reduce.kind == KERN_REDUCE_MEAN;
+}
+
+static bool is_plain_binary(const struct graph_node *n)
+{
+    const enum kern_binary_kind kind = n->attr.binary.kind;
+
+    return n->op == GRAPH_BINARY && n->n_in == 2 &&
+           (kind == KERN_ADD || kind == KERN_SUB || kind == KERN_MUL) &&
+           (n->epilogue.act.kind == KERN_IDENTITY ||
+            n->epilogue.act.kind == KERN_RELU ||
+            n->epilogue.act.kind == KERN_CLIP);
+}
+
+/* A concatenation stays float: there it is built in place, in 8 bits by
+ * copies. */
+static bool is_plain_scale(const struct graph *g, const struct graph_node *n)
+{
+    const int producer = n->in[0] >= 0 ? g->value[n->in[0]].producer : -1;
+
+    return n->op == GRAPH_SCALE_SHIFT && n->n_in <= 3 &&
+           (producer < 0 || g->node[producer].op != GRAPH_CONCAT) &&
+           (n->epilogue.act.kind == KERN_IDENTITY ||
+            n->epilogue.act.kind == KERN_RELU ||
+            n->epilogue.act.kind == KERN_CLIP);
+}
+
+/* True for operations that have kernels from 8 bits of one scale to 8 bits of
+ * another: sums, differences, products, scales with shifts, and means. */
+static bool computes_in_bytes(const struct graph *g, const struct graph_node *n)
+{
+    return is_plain_binary(n) || is_plain_mean(n) || is_plain_scale(g, n) ||
+           (n->op == GRAPH_POOL &&
+            n->attr.pool.pool.kind == KERN_POOL_AVERAGE &&
+            n->epilogue.act.kind == KERN_IDENTITY);
+}
+
+/* True unless input i is broadcast to the output: one number a channel, as the
+ * gate of squeeze-and-excitation, stays float. */
+static bool is_whole(const struct graph *g, const struct graph_node *n, int i)
+{
+    const struct graph_value *x = &g->value[n->in[i]];
+    const struct graph_value *y = &g->value[n->out[0]];
+
+    return n->op != GRAPH_BINARY ||
+           (x->rank == y->rank && x->rank > 1 &&
+            memcmp(x->dim, y->dim, (size_t)x->rank * sizeof x->dim[0]) == 0);
+}
+
+/* Inputs of a node that are in 8 bits where its output is: the first so many,
+ * of which is_whole() says more. */
+static int inputs_in_bytes(const struct graph *g, const struct graph_node *n)
+{
+    if (n->op == GRAPH_CONCAT)
+        return n->n_in;
+    if (moves_elements(g, n))
+        return 1;
+    return computes_in_bytes(g, n) ? (n->op == GRAPH_BINARY ? 2 : 1) : 0;
+}
+
+/* A node that computes a tensor in 8 bits: its inputs become tensors with
+ * scales of their own. */
+static void add_inputs(struct quantizer *q, const struct graph_node *n)
+{
+    if (n->out[0] < 0 || q->tensor_of[n->out[0]] < 0)
+        return;
+    for (int i = 0; i < inputs_in_bytes(q->g, n); i++)
+        if (n->in[i] >= 0 && !q->g->value[n->in[i]].data &&
+            is_whole(q->g, n, i))
+            add_tensor(q, n->in[i]);
 }
 
 /* A node that moves elements of a tensor: its inputs become tensors of the same
  * group. */
 static void join_inputs(struct quantizer *q, const struct graph_node *n)
 {
-    const int inputs = n->op == GRAPH_CONCAT ? n->n_in : 1;
+    const int inputs = inputs_in_bytes(q->g, n);
 
     for (int k = 0; k < n->n_out; k++) {
         if (n->out[k] < 0 || q->tensor_of[n->out[k]] < 0)
@@ -199,21 +292,25 @@ static void find_tensors(struct quantizer *q)
             add_tensor(q, residual);
     }
     for (int i = g->n_nodes - 1; i >= 0; i--)
-        if (g->node[i].op != GRAPH_NONE && moves_elements(&g->node[i]))
+        if (moves_elements(g, &g->node[i]))
             join_inputs(q, &g->node[i]);
+        else
+            add_inputs(q, &g->node[i]);
 }
 
-/* Inputs of a node that moves elements are wanted where an output is. */
+/* Inputs of a node that moves elements, or computes in 8 bits, are wanted where
+ * an output is. */
 static void want_inputs(const struct quantizer *q, const struct graph_node *n,
                         bool *wanted)
 {
-    const int inputs = n->op == GRAPH_CONCAT ? n->n_in : 1;
+    const int inputs = inputs_in_bytes(q->g, n);
 
     for (int k = 0; k < n->n_out; k++) {
         const int t = n->out[k] < 0 ? -1 : q->tensor_of[n->out[k]];
 
         for (int i = 0; t >= 0 && wanted[t] && i < inputs; i++)
-            if (n->in[i] >= 0 && q->tensor_of[n->in[i]] >= 0)
+            if (n->in[i] >= 0 && q->tensor_of[n->in[i]] >= 0 &&
+                is_whole(q->g, n, i))
                 wanted[q->tensor_of[n->in[i]]] = true;
     }
 }
@@ -235,7 +332,7 @@ void quantizer_mark_wanted(const struct quantizer *q, bool *wanted)
             wanted[q->tensor_of[residual]] = true;
     }
     for (int i = g->n_nodes - 1; i >= 0; i--)
-        if (g->node[i].op != GRAPH_NONE && moves_elements(&g->node[i]))
+        if (g->node[i].op != GRAPH_NONE)
             want_inputs(q, &g->node[i], wanted);
 }
 

@@ -80,6 +80,45 @@ static struct graph *mixed(void)
     return g;
 }
 
+/* A gate of one number a channel, a scale and shift, a resize to twice the size
+ * and smooth activations between convolutions. */
+static struct graph *gated(void)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 7;
+    int x = input(g, "x", DIMS(2, 5, 6, 7)), a, b, node;
+
+    x = through(g, x, INFER_I8, 1 / 100.0f, 7);
+    a = conv(g, &state, x, 5, 20, 1, -1, KERN_SILU);
+    a = through(g, a, INFER_I8, 1 / 40.0f, -90);
+    b = add(g, GRAPH_REDUCE, NULL, IN(a), &node);
+    g->node[node].attr.reduce.kind = KERN_REDUCE_MEAN;
+    g->node[node].attr.reduce.n_axes = 2;
+    g->node[node].attr.reduce.axis[0] = 2;
+    g->node[node].attr.reduce.axis[1] = 3;
+    g->node[node].attr.reduce.keep_dims = true;
+    b = add(g, GRAPH_UNARY, NULL, IN(b), &node);
+    g->node[node].attr.unary = graph_unary(KERN_SIGMOID);
+    a = add_binary(g, NULL, a, b, KERN_MUL);
+    a = through(g, a, INFER_I8, 1 / 30.0f, -80);
+    b = weights(g, &state, DIMS(20));
+    a = add(g, GRAPH_SCALE_SHIFT, NULL, IN(a, b, weights(g, &state, DIMS(20))),
+            &node);
+    g->node[node].epilogue.act = graph_unary(KERN_RELU);
+    a = through(g, a, INFER_U8, 1 / 90.0f, 3);
+    a = add(g, GRAPH_RESIZE, NULL, IN(a), &node);
+    g->node[node].attr.resize.resize.mode = KERN_NEAREST;
+    g->node[node].attr.resize.resize.scale[2] = 2;
+    g->node[node].attr.resize.resize.scale[3] = 3;
+    a = through(g, a, INFER_U8, 1 / 90.0f, 3);
+    b = conv(g, &state, a, 20, 20, 20, a, KERN_HARD_SWISH);
+    g->node[g->n_nodes - 1].epilogue.residual_last = true;
+    a = through(g, b, INFER_U8, 1 / 60.0f, 40);
+    a = conv(g, &state, a, 20, 9, 1, -1, KERN_GELU);
+    assert_int_equal(graph_add_output(g, a), 0);
+    return g;
+}
+
 static struct infer_array run_graph(struct graph *g, enum infer_backend backend,
                                     bool keep, int output, int *layers)
 {
@@ -150,6 +189,29 @@ static void test_mixed(void **unused)
     free(floats.data);
 }
 
+/* A step each for the input, three convolutions, the mean, the sigmoid, the
+ * product, the scale, the resize, and the output's order of dimensions.  Floats
+ * differ where roundings do. */
+static void test_gated(void **unused)
+{
+    int few, same, many;
+    struct infer_array fast =
+        run_graph(gated(), INFER_BACKEND_AUTO, false, 0, &few);
+    struct infer_array ref =
+        run_graph(gated(), INFER_BACKEND_REF, false, 0, &same);
+    struct infer_array floats =
+        run_graph(gated(), INFER_BACKEND_REF, true, 0, &many);
+
+    (void)unused;
+    assert_int_equal(fast.bytes, ref.bytes);
+    assert_memory_equal(fast.data, ref.data, ref.bytes);
+    assert_close(&fast, &floats, 0.02);
+    assert_int_equal(few, 10);
+    free(fast.data);
+    free(ref.data);
+    free(floats.data);
+}
+
 /* Output 0 on a GPU, or false: there is none. */
 static bool run_on_gpu(struct graph *g, struct infer_array *out)
 {
@@ -202,15 +264,42 @@ static void test_gpu(void **unused)
         skip();
 }
 
+/* Smooth functions are part of the layer: the reference's bits. */
+static void test_smooth(void **unused)
+{
+    static const enum kern_unary_kind kinds[] = {
+        KERN_SIGMOID,    KERN_TANH, KERN_SILU,     KERN_HARD_SIGMOID,
+        KERN_HARD_SWISH, KERN_GELU, KERN_GELU_TANH};
+
+    (void)unused;
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        int few, same, many;
+        struct infer_array fast =
+            run_chain(false, kinds[i], INFER_BACKEND_AUTO, false, 0, &few);
+        struct infer_array ref =
+            run_chain(false, kinds[i], INFER_BACKEND_REF, false, 0, &same);
+        struct infer_array floats =
+            run_chain(false, kinds[i], INFER_BACKEND_REF, true, 0, &many);
+
+        assert_int_equal(fast.bytes, ref.bytes);
+        assert_memory_equal(fast.data, ref.data, ref.bytes);
+        assert_close(&fast, &floats, 0.02);
+        assert_true(few + 6 <= many);
+        free(fast.data);
+        free(ref.data);
+        free(floats.data);
+    }
+}
+
 /* A function that integer kernels do not know is still applied to real values,
  * before they are quantised. */
 static void test_activation(void **unused)
 {
     int layers;
     struct infer_array fast =
-        run_chain(false, KERN_SILU, INFER_BACKEND_AUTO, false, 0, &layers);
+        run_chain(false, KERN_SOFTPLUS, INFER_BACKEND_AUTO, false, 0, &layers);
     struct infer_array floats =
-        run_chain(false, KERN_SILU, INFER_BACKEND_REF, true, 0, &layers);
+        run_chain(false, KERN_SOFTPLUS, INFER_BACKEND_REF, true, 0, &layers);
 
     (void)unused;
     assert_close(&fast, &floats, 0.02);
@@ -270,6 +359,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chain),
         cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_gated),
+        cmocka_unit_test(test_smooth),
         cmocka_unit_test(test_gpu),
         cmocka_unit_test(test_activation),
         cmocka_unit_test(test_shared_weights),

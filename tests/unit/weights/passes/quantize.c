@@ -218,6 +218,46 @@ TEST(pool_shares_scale)
     net_end(&net);
 }
 
+/* What a product, a scale with a shift and a resize make a layer's input of is
+ * in 8 bits too; a gate of one number a channel stays float. */
+TEST(gate_stays_float)
+{
+    static const float row[32] = {0.5f, -3, [31] = 1};
+    const int64_t image[2] = {2, 3};
+    struct quantize_options options;
+    const struct graph_node *product;
+    struct infer_error err;
+    struct quantizer *q;
+    struct net net;
+    int x = net_start(&net, 3, DIMS(-1, 2, 4, 4)), a, y;
+
+    a = net_conv(&net, x, 2, 2, 1, 0);
+    y = net_reduce(&net, a, KERN_REDUCE_MEAN, 2, image, true);
+    y = net_binary(&net, KERN_MUL, a, net_unary(&net, y, KERN_SIGMOID));
+    y = net_node(&net, GRAPH_SCALE_SHIFT, IN(y, net_weight(&net, DIMS(2))));
+    y = net_node(&net, GRAPH_RESIZE, IN(y));
+    net_attr(&net)->resize.resize.mode = KERN_NEAREST;
+    net_attr(&net)->resize.resize.scale[2] = 2;
+    net_output(&net, net_conv(&net, y, 3, 2, 1, 0));
+    quantize_options_init(&options);
+    assert_int_equal(open_with(&net, &options, row, DIMS(1, 2, 4, 4), &err, &q),
+                     0);
+    assert_int_equal(quantizer_apply(q, net.g, &err), 0);
+    product = find_node(net.g, GRAPH_BINARY);
+    (void)constant_of(net.g, product->in[0], GRAPH_DEQUANTIZE, 1);
+    y = net.g->value[product->in[1]].producer;
+    assert_int_equal(net.g->node[y].op, GRAPH_UNARY);
+    assert_int_equal(net_count(&net, GRAPH_QUANTIZE), 5);
+    (void)constant_of(net.g, find_node(net.g, GRAPH_REDUCE)->in[0],
+                      GRAPH_DEQUANTIZE, 1);
+    (void)constant_of(net.g, find_node(net.g, GRAPH_SCALE_SHIFT)->in[0],
+                      GRAPH_DEQUANTIZE, 1);
+    (void)constant_of(net.g, find_node(net.g, GRAPH_RESIZE)->in[0],
+                      GRAPH_DEQUANTIZE, 1);
+    quantizer_close(q);
+    net_end(&net);
+}
+
 /* The limit that a method chooses for a row of 2,000 numbers, exponentially
  * distributed with mean 0.1 (up to 0.76), and one of `far`. */
 static double limit_of(enum quantize_method method, enum infer_dtype dtype,
@@ -339,6 +379,7 @@ int main(void)
         cmocka_unit_test(dense_float8),
         cmocka_unit_test(bias_correction),
         cmocka_unit_test(pool_shares_scale),
+        cmocka_unit_test(gate_stays_float),
         cmocka_unit_test(entropy_cuts_outliers),
         cmocka_unit_test(keep_and_apply_again),
         cmocka_unit_test(refused),
