@@ -3,6 +3,7 @@
  */
 #include "libinfer/plan/best/best.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct best {
     double seconds[PLANS]; /* of a run; 0: not known */
     int chosen;            /* of PLANS */
     bool measured;         /* the costs are */
+    bool left_out[PLANS];  /* there is no memory for it */
     bool alone;            /* BYTES, since there is no memory to compare it */
     best_log_fn *log;
     void *user;
@@ -172,7 +174,9 @@ static int measure(struct best *b, struct infer_error *err)
  * the steps tells, which the cut has made least. */
 static void decide(struct best *b)
 {
-    b->chosen = b->seconds[FLOATS] > 0 ? FLOATS : MIXED;
+    b->chosen = b->seconds[FLOATS] > 0 && !b->left_out[FLOATS] ? FLOATS
+                : b->left_out[MIXED]                           ? BYTES
+                                                               : MIXED;
     for (int i = 0; i < PLANS; i++)
         if (b->seconds[i] < GAIN * b->seconds[b->chosen])
             b->chosen = i;
@@ -184,6 +188,32 @@ static int twin_of_mixed(const struct best *b)
     return same(b, MIXED, FLOATS)  ? FLOATS
            : same(b, MIXED, BYTES) ? BYTES
                                    : MIXED;
+}
+
+/* Gives up what a plan that is gone left behind. */
+static void forget_plan(const struct best *b)
+{
+    packed_cache_trim(model_packed(b->config->model), &b->config->device->host);
+    if (b->config->exceeded)
+        *b->config->exceeded = false;
+}
+
+/* A prepared plan of choice i; none where memory is short for it and it has
+ * floats: a choice with fewer of them may have room. */
+static int enter(struct best *b, int i, struct infer_error *err,
+                 struct plan **out)
+{
+    int rc = make_plan(b, b->config, b->on[i], err, out);
+
+    if (rc == 0)
+        rc = plan_prepare(*out, err);
+    if (rc != INFER_EMEMORY || i == BYTES)
+        return rc;
+    plan_free(*out);
+    *out = NULL;
+    b->left_out[i] = true;
+    forget_plan(b);
+    return 0;
 }
 
 /* Prepares the plans that differ and runs them by turns; the chosen one stays
@@ -198,17 +228,17 @@ static int race(struct best *b, struct infer_error *err, struct plan **out)
     for (int i = 0; rc == 0 && i < PLANS; i++) {
         if (i == MIXED && twin != MIXED)
             continue;
-        rc = make_plan(b, b->config, b->on[i], err, &plan[i]);
-        if (rc == 0)
-            rc = plan_prepare(plan[i], err);
-        entrant[n++] = plan[i];
+        rc = enter(b, i, err, &plan[i]);
+        if (plan[i])
+            entrant[n++] = plan[i];
     }
     if (rc == 0)
         rc = best_race(entrant, n, err, seconds);
     for (int i = PLANS; rc == 0 && i-- > 0;)
-        if (plan[i])
-            b->seconds[i] = seconds[--n];
+        b->seconds[i] = plan[i] ? seconds[--n] : (double)INFINITY;
     b->seconds[MIXED] = b->seconds[twin];
+    b->left_out[MIXED] = b->left_out[twin];
+    b->alone = b->left_out[FLOATS] && b->left_out[MIXED];
     decide(b);
     for (int i = 0; i < PLANS; i++)
         if (rc == 0 && i == (b->chosen == MIXED ? twin : b->chosen))
@@ -294,6 +324,15 @@ static void tell(const struct best *b)
         tell_layers(b);
     for (int i = 0; i < b->costs.cut.n; i++)
         on += b->on[b->chosen][i];
+    if (b->left_out[FLOATS]) {
+        snprintf(text, sizeof text,
+                 "types: %d of %d steps in 8 bits; a run takes %.4f ms, %.4f "
+                 "all in 8 bits; memory is short for all in floats",
+                 on, b->costs.cut.n, 1e3 * b->seconds[b->chosen],
+                 1e3 * b->seconds[BYTES]);
+        say(b, INFER_LOG_INFO, text);
+        return;
+    }
     snprintf(
         text, sizeof text,
         "types: %d of %d steps in 8 bits; a run takes %.4f ms, %.4f all in "
@@ -349,11 +388,14 @@ static int choose_quickest(struct best *b, struct infer_error *err,
         rc = cut_choose(&b->costs.cut, err, b->on[MIXED]);
     if (rc == 0)
         rc = race(b, err, out);
-    return rc < 0 ? rc : remember(b, err);
+    /* Another session may have more memory. */
+    return rc < 0 || b->left_out[FLOATS] || b->left_out[MIXED]
+               ? rc
+               : remember(b, err);
 }
 
-/* The same; where memory is short for plans with floats, all in 8 bits, which
- * is not remembered: another session may have more. */
+/* The same; where memory is short for any plan with floats, all in 8 bits,
+ * which is not remembered either. */
 static int choose(struct best *b, struct infer_error *err, struct plan **out)
 {
     const struct plan_config *config = b->config;
@@ -363,14 +405,12 @@ static int choose(struct best *b, struct infer_error *err, struct plan **out)
         return rc;
     plan_free(*out);
     *out = NULL;
-    packed_cache_trim(model_packed(config->model), &config->device->host);
+    forget_plan(b);
     b->alone = true;
     b->chosen = BYTES;
     rc = make_plan(b, config, b->on[BYTES], err, out);
     if (rc == 0)
         rc = plan_prepare(*out, err);
-    if (rc == 0 && config->exceeded)
-        *config->exceeded = false; /* by a plan that is gone */
     return rc;
 }
 
