@@ -120,16 +120,8 @@ static int check_epilogue(const struct graph_node *n,
 static int check_output(const struct graph_type *t, struct infer_error *err)
 {
     char text[OP_TEXT];
-    bool fits = true;
-    int64_t count;
 
-    if (t->rank < 0)
-        return INFER_OK;
-    /* Beside a dimension of 0 the product says nothing of the others. */
-    for (int i = 0; i < t->rank; i++)
-        fits = fits && t->dim[i] <= OP_MAX_COUNT;
-    if (!fits || op_product(t, 0, t->rank, &count, NULL) < 0 ||
-        count > OP_MAX_COUNT)
+    if (t->rank >= 0 && !op_is_possible(t))
         return error_set(err, INFER_EFORMAT, "output %s is too large",
                          op_text(t, text));
     return INFER_OK;

@@ -124,7 +124,6 @@ static int infer_node(struct layers *b, int node)
     struct graph_shape_args args = {
         .node = n, .attr = &n->attr, .n_in = n->n_in, .n_out = n->n_out};
     struct infer_error err = {0};
-    int64_t count;
     int i, rc;
 
     if (type == NULL || data == NULL) {
@@ -155,8 +154,7 @@ static int infer_node(struct layers *b, int node)
         const struct graph_type *t = &args.out[i];
         struct graph_value *v = &b->g->value[n->out[i]];
 
-        if (t->rank < 0 || t->rank > INFER_MAX_RANK ||
-            op_product(t, 0, t->rank, &count, NULL) < 0 || count > OP_MAX_COUNT)
+        if (!op_is_possible(t))
             rc = layers_fail(b, INFER_EFORMAT,
                              "its output is of unknown or impossible size");
         v->dtype = t->dtype;

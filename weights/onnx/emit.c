@@ -192,12 +192,8 @@ static int infer_at(struct onnx_import *im, int node, int probe,
 static int check_type(struct onnx_import *im, const struct graph_type *t)
 {
     int64_t count;
-    bool fits = t->rank >= 0 && t->rank <= INFER_MAX_RANK;
 
-    /* Beside a dimension of 0 the product says nothing of the others. */
-    for (int d = 0; fits && d < t->rank; d++)
-        fits = t->dim[d] <= OP_MAX_COUNT;
-    if (!fits || !checked_count(t->rank, t->dim, &count) ||
+    if (!op_is_possible(t) || !checked_count(t->rank, t->dim, &count) ||
         count > (int64_t)1 << 40)
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "an output of unknown or impossible size");

@@ -34,8 +34,8 @@ static bool possible(const struct graph_type *t)
 {
     int64_t count;
 
-    return t->rank >= 0 && t->rank <= INFER_MAX_RANK &&
-           checked_count(t->rank, t->dim, &count) && count <= (int64_t)1 << 40;
+    return op_is_possible(t) && checked_count(t->rank, t->dim, &count) &&
+           count <= (int64_t)1 << 40;
 }
 
 /* Shapes of a node's outputs at one probe. */

@@ -127,6 +127,20 @@ int op_product(const struct graph_type *t, int from, int to, int64_t *out,
     return INFER_OK;
 }
 
+bool op_is_possible(const struct graph_type *t)
+{
+    int64_t count;
+
+    if (t->rank < 0 || t->rank > INFER_MAX_RANK)
+        return false;
+    /* Beside a dimension of 0 the product says nothing of the others. */
+    for (int i = 0; i < t->rank; i++)
+        if (t->dim[i] > OP_MAX_COUNT)
+            return false;
+    return op_product(t, 0, t->rank, &count, NULL) == 0 &&
+           count <= OP_MAX_COUNT;
+}
+
 /* Two dimensions that broadcast; -1 where the result is not known.  A free one
  * against a size above 1 must turn out to be 1 or that size. */
 static bool broadcast_dim(int64_t a, int64_t b, int64_t *out)

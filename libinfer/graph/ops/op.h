@@ -169,6 +169,9 @@ void op_same(const struct graph_shape_args *args);
 /* Product of dimensions [from, to): -1 where one is unknown. */
 int op_product(const struct graph_type *t, int from, int to, int64_t *out,
                struct infer_error *err);
+/* A known rank whose dimensions and whose product are at most OP_MAX_COUNT;
+ * each dimension beside one of 0 or a free one as well. */
+bool op_is_possible(const struct graph_type *t);
 /* "64x3x?x7", "scalar" or "unknown".  Returns buf. */
 #define OP_TEXT 192
 const char *op_text(const struct graph_type *t, char buf[OP_TEXT]);
