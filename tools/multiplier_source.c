@@ -313,8 +313,10 @@ int tool_open_multiplier(const char *text, struct infer_error *err,
         rc = compile(path, err, out);
         if (rc == 0 && accumulated) {
             rc = multiplier_accumulate(*out, accumulator, err);
-            if (rc < 0)
+            if (rc < 0) {
                 multiplier_free(*out);
+                *out = NULL;
+            }
         }
     } else if (rc >= 0) {
         rc = multiplier_open(text, err, out);

@@ -397,8 +397,10 @@ int multiplier_open(const char *text, struct infer_error *err,
     free(name);
     if (rc == 0 && accumulated) {
         rc = multiplier_accumulate(*out, accumulator, err);
-        if (rc < 0)
+        if (rc < 0) {
             multiplier_free(*out);
+            *out = NULL;
+        }
     }
     return rc;
 }

@@ -77,10 +77,12 @@ int multiplier_stored(const struct graph *g, struct infer_error *err,
         rc = multiplier_read_accumulator(from->accumulator, err, accumulator);
         if (rc == 0)
             rc = multiplier_accumulate(m, accumulator, err);
-        if (rc < 0)
+        if (rc < 0 && rc != INFER_EMEMORY)
             rc = INFER_EFORMAT;
     }
     if (rc < 0) {
+        if (err)
+            err->code = rc;
         error_prefix(err, "the model's multiplier");
         multiplier_free(m);
         return rc;

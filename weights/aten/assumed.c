@@ -24,8 +24,16 @@ static bool makes_floats(const struct aten_op *op, const struct aten_node *n)
         aten_own_norm,  aten_rsqrt,    aten_silu,       aten_softmax,
         aten_softplus,  aten_variance, aten_vector_norm};
 
+    /* A number beside a tensor: the result has the tensor's type. */
+    static onnx_op_fn *const keeps[] = {aten_full_like, aten_masked_fill,
+                                        aten_new_full, aten_pad, aten_pad_mode};
+    bool number = true;
+
+    for (size_t i = 0; i < sizeof keeps / sizeof *keeps; i++)
+        number &= op->import != keeps[i];
     for (int i = 0; i < n->n_args; i++)
-        if (n->arg[i].kind == ATEN_FLOAT || n->arg[i].kind == ATEN_TYPE)
+        if ((n->arg[i].kind == ATEN_FLOAT && number) ||
+            n->arg[i].kind == ATEN_TYPE)
             return true;
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         if (op->import == floats[i])

@@ -8,11 +8,6 @@
 #include "kernels/base/json.h"
 #include "weights/keras/keras.h"
 
-static int no_memory(struct infer_error *err)
-{
-    return error_set(err, INFER_EMEMORY, "no memory for the configuration");
-}
-
 /* References are kept by name until all layers are known. */
 static int find_layer(const struct keras_model *m, const char *name)
 {
@@ -84,7 +79,7 @@ int keras_add_reference(struct keras_reference **list, int *n,
     if ((*n & (*n - 1)) == 0) {
         void *grown = realloc(*list, (*n ? 2 * (size_t)*n : 1) * sizeof **list);
         if (grown == NULL)
-            return no_memory(err);
+            return keras_no_memory(err);
         *list = grown;
     }
     (*list)[(*n)++] = r;
@@ -275,7 +270,7 @@ int keras_parse_calls(struct keras_model *m, int layer, const cJSON *inbound,
     if (l->class != NULL && l->class->emit == NULL) {
         /* An input layer is one call without inputs. */
         if (keras_new_call(m, layer) == NULL)
-            return no_memory(err);
+            return keras_no_memory(err);
         l->n_calls = 1;
         return 0;
     }
@@ -286,7 +281,7 @@ int keras_parse_calls(struct keras_model *m, int layer, const cJSON *inbound,
          c = c->next) {
         struct keras_call *call = keras_new_call(m, layer);
         if (call == NULL)
-            return no_memory(err);
+            return keras_no_memory(err);
         l->n_calls++;
         const cJSON *args = json_member(c, "args");
         const cJSON *kwargs = json_member(c, "kwargs");

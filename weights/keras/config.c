@@ -38,7 +38,7 @@ void keras_model_free(struct keras_model *model)
     free(model);
 }
 
-static int no_memory(struct infer_error *err)
+int keras_no_memory(struct infer_error *err)
 {
     return error_set(err, INFER_EMEMORY, "no memory for the configuration");
 }
@@ -72,7 +72,7 @@ static int sort_layers(struct keras_model *m, struct infer_error *err)
     m->by_name = calloc(n + 1, sizeof *m->by_name);
     if (list == NULL || m->by_name == NULL) {
         free(list);
-        return no_memory(err);
+        return keras_no_memory(err);
     }
     for (size_t i = 0; i < n; i++)
         list[i] = (struct named){m->layer[i].name, (int)i};
@@ -143,7 +143,7 @@ static int parse_inner(struct parse *p, struct keras_layer *l)
                          KERAS_MAX_DEPTH);
     l->inner = calloc(KERAS_MAX_INNER, sizeof *l->inner);
     if (l->inner == NULL)
-        return no_memory(p->err);
+        return keras_no_memory(p->err);
     l->n_inner = two ? 2 : 1;
     p->depth++;
     rc = fill_layer(p, &l->inner[0], 0, json, l->path);
@@ -186,7 +186,7 @@ static int fill_layer(struct parse *p, struct keras_layer *l, int number,
     l->trainable = json_bool(config, "trainable", true);
     l->path = join(path, name);
     if (l->path == NULL)
-        return no_memory(p->err);
+        return keras_no_memory(p->err);
     if (keras_report_class(json, class_name, l->path, p->err)) {
         p->unsupported = true;
         return 0;
@@ -206,7 +206,7 @@ static int parse_layer(struct parse *p, struct keras_model *m,
 {
     struct keras_layer *l = new_layer(m);
 
-    return l == NULL ? no_memory(p->err)
+    return l == NULL ? keras_no_memory(p->err)
                      : fill_layer(p, l, m->n_layers - 1, json, path);
 }
 
@@ -239,7 +239,7 @@ static int parse_sequential(struct parse *p, struct keras_model *m)
         struct keras_layer *l = &m->layer[i];
         struct keras_call *call = keras_new_call(m, i);
         if (call == NULL)
-            return no_memory(p->err);
+            return keras_no_memory(p->err);
         l->first_call = i;
         l->n_calls = 1;
         if (i > 0 && l->class != NULL && l->class->emit == NULL)
@@ -281,7 +281,7 @@ static int parse_model(struct parse *p, const cJSON *json, const char *path,
                          name ? name : class_name);
     struct keras_model *m = calloc(1, sizeof *m);
     if (m == NULL)
-        return no_memory(p->err);
+        return keras_no_memory(p->err);
     m->name = name ? name : "model";
     m->class_name = class_name;
     m->config = config;

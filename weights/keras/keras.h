@@ -141,6 +141,9 @@ const struct keras_class *keras_class_of(const cJSON *config,
 bool keras_report_class(const cJSON *layer, const char *class_name,
                         const char *name, struct infer_error *err);
 
+/* EMEMORY. */
+int keras_no_memory(struct infer_error *err);
+
 /* ---- what connects layers (calls.c) -------------------------------- */
 
 /* A new call of a layer; NULL where there is no memory. */

@@ -37,12 +37,14 @@ static struct pb_span two(struct onnx_import *im, const char *op,
 static struct pb_span row_of(struct onnx_import *im, int64_t n, float value)
 {
     const int64_t dim[2] = {1, n};
-    struct constant *c = constant_new(INFER_F32, n ? 2 : 0, dim);
+    struct constant *c = NULL;
 
-    for (int64_t i = 0; c && i < n; i++)
+    if (onnx_new_constant(im, INFER_F32, n ? 2 : 0, dim, &c) < 0)
+        return (struct pb_span){NULL, 0};
+    for (int64_t i = 0; i < n; i++)
         ((float *)c->data)[i] =
             n == 1 ? 0.5f : (float)((double)i / (double)(n - 1));
-    if (c && !n)
+    if (!n)
         *(float *)c->data = value;
     return onnx_step_constant(im, c);
 }
@@ -50,16 +52,6 @@ static struct pb_span row_of(struct onnx_import *im, int64_t n, float value)
 static struct pb_span number(struct onnx_import *im, float value)
 {
     return row_of(im, 0, value);
-}
-
-static struct pb_span one_integer(struct onnx_import *im, int64_t value)
-{
-    static const int64_t dim[1] = {1};
-    struct constant *c = constant_new(INFER_I64, 1, dim);
-
-    if (c)
-        *(int64_t *)c->data = value;
-    return onnx_step_constant(im, c);
 }
 
 /* N,n: coordinates of n rows or columns; column `from` of the boxes has the
@@ -73,12 +65,13 @@ static struct pb_span coordinates(struct onnx_import *im, int from, int64_t n)
     const struct onnx_attr axis = tf_set_int("axis", 1);
     struct pb_span end[2], y;
 
-    for (int i = 0; i < 2; i++)
-        end[i] =
-            step(im, "Gather", w[i], 2,
-                 (struct pb_span[]){im->node->in[1],
-                                    one_integer(im, from + 2 * (int64_t)i)},
-                 &axis, 1);
+    for (int i = 0; i < 2; i++) {
+        const int64_t column = from + 2 * i;
+        end[i] = step(im, "Gather", w[i], 2,
+                      (struct pb_span[]){im->node->in[1],
+                                         onnx_step_ints(im, 1, 1, &column)},
+                      &axis, 1);
+    }
     y = two(im, "Sub", w[2], end[1], end[0]);
     y = two(im, "Mul", w[3], y, row_of(im, n, 0));
     y = two(im, "Add", w[4], y, end[0]);
@@ -98,7 +91,7 @@ static struct pb_span spread(struct onnx_import *im, struct pb_span own,
 static struct pb_span unsqueezed(struct onnx_import *im, struct pb_span x,
                                  int64_t axis, const char *word)
 {
-    return two(im, "Unsqueeze", word, x, one_integer(im, axis));
+    return two(im, "Unsqueeze", word, x, onnx_step_ints(im, 1, 1, &axis));
 }
 
 static int check(struct onnx_import *im, int64_t *size)
@@ -132,6 +125,7 @@ int tf_crop_and_resize(struct onnx_import *im)
     const struct onnx_attr sample[3] = {tf_set_word("mode", "linear"),
                                         tf_set_word("padding_mode", "border"),
                                         tf_set_int("align_corners", 1)};
+    const struct onnx_attr real = tf_set_int("to", ONNX_FLOAT);
     struct pb_span x, grid[2], y[2], far;
     float outside = 0;
     int64_t size[2];
@@ -140,6 +134,7 @@ int tf_crop_and_resize(struct onnx_import *im)
     if (check(im, size) < 0)
         return im->rc;
     x = step(im, "Transpose", "nchw", 1, im->node->in, &first, 1);
+    x = step(im, "Cast", "real", 1, &x, &real, 1);
     x = two(im, "Gather", "pictures", x, im->node->in[2]);
     y[0] = unsqueezed(im, coordinates(im, 0, size[0]), 2, "down");
     y[1] = unsqueezed(im, coordinates(im, 1, size[1]), 1, "across");

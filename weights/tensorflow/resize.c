@@ -85,7 +85,8 @@ static int filtered(struct onnx_import *im, int x, int axis, int64_t out,
 
     if (im->rc < 0)
         return -1;
-    if (out < 1 || in > FILTER_MAX_MATRIX || out > FILTER_MAX_MATRIX / in)
+    if (out < 1 || in < 1 || in > FILTER_MAX_MATRIX ||
+        out > FILTER_MAX_MATRIX / in)
         return onnx_fail(im, INFER_EUNSUPPORTED, "%lld pixels from %lld",
                          (long long)out, (long long)in);
     m = compose_floats(im, 2, dim, &data);
@@ -158,7 +159,8 @@ int tf_scale_and_translate(struct onnx_import *im)
         tf_picture(im, 0, false, &x) < 0)
         return im->rc;
     if (!(scale[0] > 0) || !(scale[1] > 0))
-        return onnx_fail(im, INFER_EFORMAT, "a scale of %g", scale[0]);
+        return onnx_fail(im, INFER_EFORMAT, "a scale of %g",
+                         scale[0] > 0 ? scale[1] : scale[0]);
     f.kind = (enum filter_kind)(FILTER_LANCZOS3 + word);
     for (int i = 1; i >= 0; i--) {
         f.scale = scale[i];

@@ -207,12 +207,21 @@ static int depthwise_weight(struct tflite_import *im,
     return tflite_weight(im, W, order, raw);
 }
 
-/* Kernels for weights with one scale take the activations' magnitude. */
+/* Whether TensorFlow Lite rounds activations by their magnitude, as its kernels
+ * for a scale a channel do; where all scales are equal it takes the kernel for
+ * one scale, but for groups. */
 static bool is_per_channel(struct tflite_import *im, int depthwise)
 {
     const struct tflite_tensor w = tflite_input_tensor(im, W);
+    const struct graph_type x = tflite_type(im, X, 0);
 
-    return depthwise || (int64_t)w.scale.count == w.dim[0];
+    if (depthwise || w.dim[3] != x.dim[3])
+        return true;
+    for (size_t i = 1; i < w.scale.count; i++)
+        if (fb_list_f32(&w.scale, i) < fb_list_f32(&w.scale, 0) ||
+            fb_list_f32(&w.scale, i) > fb_list_f32(&w.scale, 0))
+            return true;
+    return false;
 }
 
 void tflite_import_conv(struct tflite_import *im, int depthwise)
@@ -397,6 +406,12 @@ void tflite_import_batch_matmul(struct tflite_import *im, int param)
     (void)param;
     if (!tflite_arity(im, 2, 2))
         return;
+    if (tflite_is_hybrid(im, 0, 1)) {
+        tflite_fail(im, INFER_EUNSUPPORTED,
+                    "activations of a matrix product are not rounded at run "
+                    "time: without --dynamic-range its weights become floats");
+        return;
+    }
     tflite_defaults(GRAPH_MATMUL, &attr);
     attr.matmul.transpose_a = fb_bool(&im->op.options, 0);
     attr.matmul.transpose_b = fb_bool(&im->op.options, 1);

@@ -176,7 +176,7 @@ static int two(struct ts_run *r, struct pb_span name, const struct ts_value *a,
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (pb_span_is(name, rows[i].name)) {
             rc = rows[i].function(r, a, b, out);
-            return rc < 0 ? rc : 1;
+            return rc < 0 ? rc : computed(a, b, out);
         }
     if (is_one_of(name, comparisons))
         return compare(name, a, b, out);

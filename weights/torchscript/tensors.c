@@ -174,6 +174,8 @@ int ts_do_to_bool(struct ts_run *r, int n, const struct ts_arg *arg,
 
     if (n != 1)
         return 0;
+    if (x->assumed)
+        return ts_type_unknown(r, x->text);
     if (!ts_is_known(x) && !ts_is_value(x))
         return ts_do_length(r, n, arg, out) == 1
                    ? (*out = ts_bool(out->i != 0), 1)

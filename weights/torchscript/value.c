@@ -138,6 +138,8 @@ int ts_equal(struct ts_run *r, const struct ts_value *a,
     if (rc < 0)
         return rc;
     if (ts_is_known(a) && ts_is_known(b)) {
+        if (a->assumed || b->assumed)
+            return ts_type_unknown(r, a->assumed ? a->text : b->text);
         *out = a->kind == TSV_FLOAT || b->kind == TSV_FLOAT
                    ? !(ts_real(a) < ts_real(b)) && !(ts_real(a) > ts_real(b))
                    : a->i == b->i;

@@ -474,6 +474,28 @@ TEST(test_wrong_problems)
     refused(&q, "negative strides");
 }
 
+/* Sums of integers are exact: a table of them takes no accumulator, and nothing
+ * is left to free. */
+TEST(test_file_of_integers)
+{
+    static const char path[] = "accumulated-integers.txt";
+    struct infer_error err = {0};
+    struct multiplier *m;
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    for (int i = 0; i < 256; i++)
+        fprintf(f, "%d%c", i / 16 * (i % 16), i % 16 == 15 ? '\n' : ' ');
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(multiplier_open(path, &err, &m), 0);
+    multiplier_free(m);
+    assert_int_equal(
+        multiplier_open("accumulated-integers.txt,acc=bf16", &err, &m),
+        INFER_EUNSUPPORTED);
+    assert_null(m);
+    assert_int_equal(remove(path), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -482,6 +504,7 @@ int main(void)
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_integers_refused),
+        cmocka_unit_test(test_file_of_integers),
         cmocka_unit_test(test_wrong_problems),
     };
 

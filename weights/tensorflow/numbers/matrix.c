@@ -46,7 +46,7 @@ static int main_diagonal(struct onnx_import *im, int at)
     return im->rc;
 }
 
-/* rows x columns: where a row and a column have the same number. */
+/* n x n: where a row and a column have the same number. */
 static int identity(struct onnx_import *im, int64_t n)
 {
     const int64_t dim[2] = {n, n};
@@ -75,8 +75,11 @@ int tf_diag_part(struct onnx_import *im)
     rank = compose_rank(im, x);
     rows = compose_dim(im, x, -2);
     columns = compose_dim(im, x, -1);
-    if (im->rc < 0 || !checked_mul_i64(rows, columns, &count))
+    if (im->rc < 0)
         return im->rc;
+    if (!checked_mul_i64(rows, columns, &count))
+        return onnx_fail(im, INFER_EUNSUPPORTED, "a matrix of %lldx%lld",
+                         (long long)rows, (long long)columns);
     least = rows < columns ? rows : columns;
     shape[rank - 2] = count;
     x = compose_reshape(im, x, rank - 1, shape);
@@ -85,11 +88,11 @@ int tf_diag_part(struct onnx_import *im)
     return compose_output(im, 0, x);
 }
 
-/* Vectors as the diagonals of matrices of zeros. */
+/* Vectors as the diagonals of matrices of zeros, or of another number. */
 int tf_diag(struct onnx_import *im)
 {
     int64_t size[2] = {-1, -1};
-    int x, n = 1;
+    int x, rest, n = 1;
 
     onnx_arity(im, 1, 5);
     main_diagonal(im, 1);
@@ -102,9 +105,11 @@ int tf_diag(struct onnx_import *im)
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "matrices that are larger than their diagonal");
     n = compose_rank(im, x);
+    rest = im->node->n_in > 4
+               ? compose_cast(im, compose_dtype(im, x), compose_input(im, 4))
+               : compose_number(im, compose_dtype(im, x), 0);
     x = compose_where(im, identity(im, compose_dim(im, x, -1)),
-                      compose_unsqueeze(im, x, n),
-                      compose_number(im, compose_dtype(im, x), 0));
+                      compose_unsqueeze(im, x, n), rest);
     return compose_output(im, 0, x);
 }
 

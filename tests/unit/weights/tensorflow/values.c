@@ -27,7 +27,7 @@ struct case_ {
     int64_t x_dim[4];
     float x[MOST];
     int n; /* constants */
-    struct beside in[3];
+    struct beside in[4];
     const char *flag;              /* a true attribute, or NULL */
     const char *word[2];           /* name and text of an attribute */
     const char *lists[3], *number; /* names; every list is {1, 2, 2, 1} */
@@ -84,6 +84,15 @@ static const struct case_ cases[] = {
      .y_rank = 2,
      .y_dim = {2, 2},
      .y = {3, 0, 0, 4}},
+    {.op = "MatrixDiagV3",
+     .rank = 1,
+     .x_dim = {2},
+     .x = {3, 4},
+     .n = 4,
+     .in = {SCALAR(0), SCALAR(-1), SCALAR(-1), REAL(-7)},
+     .y_rank = 2,
+     .y_dim = {2, 2},
+     .y = {3, -7, -7, 4}},
     {.op = "MatrixSetDiag",
      SQUARE,
      .n = 1,
@@ -210,7 +219,7 @@ static void add_constant(struct pb_message *m, const char *name,
 
 static struct graph *build(const struct case_ *c)
 {
-    static const char *const names[] = {"a", "b", "c"};
+    static const char *const names[] = {"a", "b", "c", "d"};
     static const int64_t window[] = {1, 2, 2, 1};
     struct pb_message m = {0}, n = def_node("y", c->op, "x", NULL), value;
 

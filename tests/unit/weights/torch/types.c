@@ -190,6 +190,16 @@ TEST(test_operators_that_depend_on_types)
         "    y = torch.cat([m, m], 1)\n"
         "    return torch.scaled_dot_product_attention(x, x, x, "
         "torch.slice(y, 1, 0, 2))\n",
+        "    y = torch.pad(m, [1, 0], \"constant\", 1.)\n"
+        "    return torch.scaled_dot_product_attention(x, x, x, "
+        "torch.slice(y, 1, 0, 2))\n",
+        "    y = torch.full_like(m, 1.)\n"
+        "    return torch.scaled_dot_product_attention(x, x, x, y)\n",
+        "    return torch.mul(x, float(bool(ops.prim.dtype(m))))\n",
+        "    if torch.__contains__([11, 0], ops.prim.dtype(m)):\n"
+        "      y = x\n    else:\n      y = torch.neg(x)\n    return y\n",
+        "    if torch.eq(torch.add(ops.prim.dtype(m), 0), 11):\n"
+        "      y = x\n    else:\n      y = torch.neg(x)\n    return y\n",
         "    if torch.is_floating_point(m):\n      y = x\n    else:\n"
         "      y = torch.neg(x)\n    return y\n",
         "    if torch.ne(ops.prim.dtype(m), 11):\n      y = x\n    else:\n"
