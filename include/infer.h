@@ -281,8 +281,9 @@ struct infer_session_options {
     double max_work;
     /* Multiplier of every convolution and dense layer: a file of a table, or
      * the name of a formula such as "mitchell-7" (doc/multipliers.md lists
-     * both).  Sums, biases and all other layers stay exact.  Tables of integers
-     * of 8 bits are for quantised networks, other tables of integers
+     * both); ",acc=WORD" behind it says how products are added (fp32, bf16,
+     * loa-K).  Biases and all other layers stay exact.  Tables of integers of 8
+     * bits are for quantised networks, other tables of integers
      * EUNSUPPORTED.  "none": exact products.  Default NULL: the multiplier
      * that the model holds (wconv --multiplier), else exact products. */
     const char *multiplier;

@@ -21,7 +21,7 @@
  *
  * Adders take and give single precision.  Subnormal terms, zeros among them,
  * are not added; subnormal sums become zero of their sign.  Infinities and NaN
- * are as IEEE 754 has them.
+ * are as IEEE 754 has them; which NaN it is, differs for ACCUMULATOR_FP32.
  *     ACCUMULATOR_FP32  the sum rounded to single precision
  *     ACCUMULATOR_BF16  then rounded to 8 significant bits, ties to even
  *     ACCUMULATOR_LOA   an adder of significands of 24 bits that ors the

@@ -78,7 +78,9 @@ int problem_check_product_table(const struct kern_problem *p,
             return r;
     }
     if (t && (t->rank < 2 || t->stride[0] < 0 || t->stride[1] < 0))
-        return REFUSE(p, why, "the table has negative strides");
+        return REFUSE(p, why,
+                      "the table has fewer than 2 dimensions or "
+                      "negative strides");
     if (!t || quant_of(p)) /* quant.h states that of integers */
         return 0;
     if ((t->dtype != INFER_U32 && t->dtype != INFER_F32) || t->rank != 2 ||

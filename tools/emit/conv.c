@@ -191,8 +191,7 @@ static int store(struct emit *e, const struct conv *v, struct infer_error *err)
     if (!v->integers && v->y.stride[1] == 1 && emit_stores_lanes(v->p) &&
         (!v->has_residual || v->r.stride[1] == 1)) {
         snprintf(channel, sizeof(channel), "%s%s0",
-                 many ? emit_offset("j", v->k) : "",
-                 e->lane[0] == '(' ? "k0 + " : "");
+                 many ? emit_offset("j", v->k) : "", emit_lane_block(e));
         snprintf(at, sizeof(at), "%s%s", pixel, channel);
         if (v->has_residual) {
             pixel_offset(v, &v->r, v->rs, pixel);
@@ -356,7 +355,7 @@ static void add_lanes(struct emit *e, const struct conv *v)
     snprintf(x, sizeof(x), "%s", emit_offset(e->lane, v->x.stride[1]));
     snprintf(w, sizeof(w), "%s", emit_offset(e->lane, v->w_group));
     if (dense && !v->has_scale) {
-        const char *block = e->lane[0] == '(' ? "k0 + " : "";
+        const char *block = emit_lane_block(e);
         const struct emit_products products = {.integers = v->integers,
                                                .zero = v->p->quant.x_zero,
                                                .x = v->x.dtype,

@@ -115,7 +115,7 @@ int emit_dense(struct emit *e, const struct plan_step *s,
     emit_nest_open(e, &rows, 'n');
     emit_lanes_open(e, y->dim[last], v.integers ? "int32_t" : "real", "0");
     add_sums(e, v.x.dtype, v.w.dtype, rows.at[0], "", &products);
-    const char *block = e->lane[0] == '(' ? "k0 + " : "";
+    const char *block = emit_lane_block(e);
     if (!v.integers && y->stride[last] == 1 && emit_stores_lanes(p) &&
         (!v.has_residual || v.r.stride[last] == 1)) {
         char bias[16];

@@ -268,6 +268,8 @@ void emit_lanes_open(struct emit *e, int64_t n, const char *type,
 /* Opens "for (long k = 0; k < lanes; k++)", which compilers shall vectorise and
  * not unroll. */
 void emit_lane_loop(struct emit *e);
+/* "k0 + " where an index counts from a block's first lane, else "". */
+const char *emit_lane_block(const struct emit *e);
 /* The same for what is done once for many products: the number of lanes may
  * become an argument (merge.c), and compilers do as they like. */
 void emit_each_lane(struct emit *e);

@@ -274,6 +274,11 @@ void emit_lanes_open(struct emit *e, int64_t n, const char *type,
     emit_close(e);
 }
 
+const char *emit_lane_block(const struct emit *e)
+{
+    return e->lane[0] == '(' ? "k0 + " : "";
+}
+
 void emit_lane_loop(struct emit *e)
 {
     emit_line(e, "EACH_LANE");

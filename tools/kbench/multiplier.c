@@ -134,6 +134,11 @@ static int report(const struct cli *cli, const struct request *r,
     struct kb_operands operands = {NULL, NULL};
     int rc = tool_open_multiplier(text, err, &m);
 
+    if (rc == 0 && m->accumulated)
+        rc = error_set(err, INFER_EUNSUPPORTED,
+                       "%s: errors are those of single products: leave out "
+                       ",acc=",
+                       text);
     if (rc == 0 && to->graph)
         rc = kb_multiplier_count(m, to->graph, to->samples, err, &operands);
     if (rc < 0) {

@@ -300,7 +300,11 @@ void ncnn_interp(struct ncnn *n, struct ncnn_ends *ends, int arg)
          i++) {
         const int64_t in = layers_known(&n->b, ends->in[0], 2 + i);
 
-        attr.resize.size[2 + i] = (int64_t)((float)in * r->scale[2 + i]);
+        const float size = (float)in * r->scale[2 + i];
+
+        if (n->b.status == 0 && !(size >= 1 && size <= NCNN_MAX_STEP))
+            layers_fail(&n->b, INFER_EFORMAT, "a size of %g", (double)size);
+        attr.resize.size[2 + i] = n->b.status < 0 ? 1 : (int64_t)size;
         r->scale[2 + i] = 1;
         if (i == 1)
             attr.resize.n_sizes = 4;

@@ -93,17 +93,17 @@ enum net_gradient {
     NET_BY_DERIVATIVES
 };
 
-/* What a step exchanges with the other processes of the run; such a step
- * launches no kernel. */
+/* What a step exchanges with the other processes of the run, or with the
+ * host's memory; such a step launches no kernel. */
 enum net_transfer {
     NET_NO_TRANSFER,
     NET_SUM,  /* starts adding up in[0] */
     NET_MEAN, /* starts averaging in[0] */
     NET_JOIN, /* waits for what was started */
     /* With the host's memory instead: net_again.h. */
-    NET_OUT, /* starts copying in[0] there */
-    NET_IN,  /* starts copying it back */
-    NET_AWAIT
+    NET_OUT,  /* starts copying in[0] there */
+    NET_IN,   /* starts copying it back */
+    NET_AWAIT /* waits for all copies */
 };
 
 enum net_list_name {

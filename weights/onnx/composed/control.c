@@ -322,7 +322,7 @@ int onnx_import_loop(struct onnx_import *im)
     if (open_loop(im, &l) < 0)
         return im->rc;
     if (l.go == CONDITION_TRUE && l.collected.outputs == 0 && l.most > 0 &&
-        onnx_import_region_loop(im, l.body, l.most) != 0)
+        onnx_import_region_loop(im, l.body, l.condition, l.most) != 0)
         return im->rc;
     for (t = 0; (l.most < 0 || t < l.most) && l.go != CONDITION_FALSE &&
                 im->rc == 0 && !im->skip;
@@ -411,7 +411,8 @@ static int open_scan(struct onnx_import *im, struct scan *s)
     s->inputs = (int)inputs;
     s->states = im->node->n_in - s->inputs;
     s->collected.outputs = (int)s->body->output.count - s->states;
-    if (s->collected.outputs < 0 ||
+    if (s->inputs < 1 || /* the attribute is absent */
+        s->collected.outputs < 0 ||
         im->node->n_out > s->states + s->collected.outputs)
         return onnx_fail(im, INFER_EFORMAT,
                          "%d scanned inputs, %d states and %d outputs",

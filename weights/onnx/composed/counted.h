@@ -34,10 +34,11 @@ int counted_at_most(struct onnx_import *im, int count, int64_t most);
 /* Indices of the elements of a flat I64 tensor of 0 and 1 that are 1, in
  * order; -1 behind them.  *count of one element. */
 int counted_ones(struct onnx_import *im, int flags, int *count);
-/* Imports the current Loop, of `most` iterations, where it resizes a part of
- * each box of a detector to the box's size: 1 where that was done, 0 where it
- * is another loop (regions/loop.c). */
+/* Imports the current Loop, of `most` iterations and this true condition, where
+ * it resizes a part of each box of a detector to the box's size: 1 where that
+ * was done, 0 where it is another loop (regions/loop.c). */
 int onnx_import_region_loop(struct onnx_import *im,
-                            const struct onnx_graph *body, int64_t most);
+                            const struct onnx_graph *body,
+                            struct pb_span condition, int64_t most);
 
 #endif

@@ -6,7 +6,7 @@
 #include "kernels/base/scalar.h"
 #include "weights/onnx/regions/regions.h"
 
-/* Nodes that one answer looks at, each once; and how deep. */
+/* How deep one answer looks. */
 #define MAX_DEPTH 256
 
 struct search {
@@ -119,9 +119,11 @@ static struct region_bounds of_cast(enum infer_dtype to, struct region_bounds x)
 {
     if (to == INFER_BOOL)
         return (struct region_bounds){0, 1};
-    if (scalar_is_integer(to))
+    /* Narrower integers wrap, narrower floats round beyond the limits. */
+    if (to == INFER_I64 ||
+        (to == INFER_I32 && x.low >= INT32_MIN && x.high <= INT32_MAX))
         return (struct region_bounds){floor(x.low), ceil(x.high)};
-    return x;
+    return to == INFER_F32 || to == INFER_F64 ? x : everything;
 }
 
 static struct region_bounds of_node(struct search *s,

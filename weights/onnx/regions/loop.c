@@ -19,6 +19,7 @@
 
 struct trial {
     const struct onnx_graph *body;
+    struct pb_span condition; /* true */
     const struct region_loop *loop;
     struct constant *in[REGION_INPUTS];
     int value[REGION_INPUTS]; /* these constants in the graph */
@@ -121,7 +122,7 @@ static int run_body(struct onnx_import *im, const struct trial *t,
     int v[REGION_INPUTS];
 
     arg[0] = onnx_step_ints(im, 0, 1, &zero);
-    arg[1] = im->node->in[1];
+    arg[1] = t->condition;
     for (int i = 0; i < states; i++)
         arg[2 + i] = im->node->in[2 + i];
     if (im->rc < 0)
@@ -244,10 +245,11 @@ static bool begins_empty(struct onnx_import *im)
 }
 
 int onnx_import_region_loop(struct onnx_import *im,
-                            const struct onnx_graph *body, int64_t most)
+                            const struct onnx_graph *body,
+                            struct pb_span condition, int64_t most)
 {
     struct region_loop l;
-    struct trial t = {.body = body, .loop = &l};
+    struct trial t = {.body = body, .condition = condition, .loop = &l};
     const int trips = onnx_value_find(im, im->node->in[0]);
     int in[REGION_INPUTS], out[2], count;
     bool same = true;

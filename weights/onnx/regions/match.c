@@ -45,9 +45,13 @@ static bool picks_iteration(const struct body *b, const struct onnx_node *n)
     if (!is(n, "Gather") || n->n_in != 2)
         return false;
     at = n->in[1];
-    while ((m = maker(b, at)) != NULL &&
-           (is(m, "Cast") || is(m, "Identity") || is(m, "Unsqueeze")))
+    for (int step = 0; step < MAX_STEPS; step++) {
+        m = maker(b, at);
+        if (!m || m->n_in < 1 ||
+            !(is(m, "Cast") || is(m, "Identity") || is(m, "Unsqueeze")))
+            break;
         at = m->in[0];
+    }
     return same(at, b->iteration) && !maker(b, n->in[0]);
 }
 
@@ -102,11 +106,12 @@ static void last_two(const struct body *b, struct pb_span list,
         if (is(n, "Concat")) {
             const struct onnx_node *last = maker(b, n->in[n->n_in - 1]);
 
-            while (last && is(last, "Cast") && last->n_in == 1)
+            for (int k = 0;
+                 k < MAX_STEPS && last && is(last, "Cast") && last->n_in == 1;
+                 k++)
                 last = maker(b, last->in[0]);
-            if (last && is(last, "Concat")) {
+            if (last && is(last, "Concat"))
                 n = last;
-            }
             if (n->n_in >= 2) {
                 out[0] = origin(b, n->in[n->n_in - 2]);
                 out[1] = origin(b, n->in[n->n_in - 1]);

@@ -318,6 +318,59 @@ TEST(test_scan)
     must_give_two(must_read(model_of(&m, 13)), 4, 32);
 }
 
+/* Without num_scan_inputs, which ONNX requires. */
+TEST(test_scan_refused)
+{
+    struct pb_message m = outer(-1), b = EMPTY, a = EMPTY;
+
+    body_input(&b, "s");
+    body_input(&b, "t");
+    graph_node(&b, "Add", "s t", "next", NULL);
+    graph_node(&b, "Identity", "t", "part", NULL);
+    graph_output(&b, "next");
+    graph_output(&b, "part");
+    attr_graph(&a, "body", b);
+    graph_node(&m, "Scan", "x x", "y z", &a);
+    must_refuse(model_of(&m, 13), INFER_EFORMAT, "0 scanned inputs");
+}
+
+/* ---- bodies that look like those of regions/match.c ----------------- */
+
+/* A chain of casts that ends in itself; a body of masks, or of keypoints. */
+static void refuse_cycle(const char *cast, const char *gather, bool keypoints)
+{
+    struct pb_message m = outer(-1), b = EMPTY, a = EMPTY, to = EMPTY;
+
+    graph_integer(&m, "n", 2);
+    body_input(&b, "i");
+    body_input(&b, "c");
+    body_input(&b, "s");
+    if (keypoints)
+        body_input(&b, "t");
+    attr_int(&to, "to", ONNX_FLOAT);
+    graph_node(&b, "Cast", cast, "k", &to);
+    graph_node(&b, "Gather", gather, "e", NULL);
+    graph_node(&b, "Concat", "k k", "sizes", NULL);
+    graph_node(&b, "Resize", "e - - sizes", "next", NULL);
+    if (keypoints)
+        graph_node(&b, "ArgMax", "e", "most", NULL);
+    graph_output(&b, "c");
+    graph_output(&b, "next");
+    if (keypoints)
+        graph_output(&b, "most");
+    attr_graph(&a, "body", b);
+    graph_node(&m, "Loop", keypoints ? "n - x x" : "n - x",
+               keypoints ? "y z" : "y", &a);
+    must_refuse(model_of(&m, 13), INFER_EFORMAT, "that makes 'k@");
+}
+
+TEST(test_cycles)
+{
+    refuse_cycle("k", "x k", false);
+    refuse_cycle("", "x k", false);
+    refuse_cycle("k", "x i", true);
+}
+
 /* ---- functions ----------------------------------------------------- */
 
 static void function_node(struct pb_message *f, const char *op, const char *in,
@@ -431,6 +484,8 @@ int main(void)
         cmocka_unit_test(test_loop_refused),
         cmocka_unit_test(test_loop_endless),
         cmocka_unit_test(test_scan),
+        cmocka_unit_test(test_scan_refused),
+        cmocka_unit_test(test_cycles),
         cmocka_unit_test(test_function),
         cmocka_unit_test(test_function_refused),
         cmocka_unit_test(test_function_recursive),
