@@ -9,6 +9,8 @@
 #include "kernels/base/error.h"
 #include "kernels/cpu/bytes.h"
 
+#include <string.h>
+
 static bool is_known(enum kern_binary_kind kind)
 {
     return kind == KERN_ADD || kind == KERN_SUB || kind == KERN_MUL;
@@ -65,9 +67,50 @@ struct job {
     struct bytes_lines lines;
     struct bytes_scale a, b, y;
     float low, high; /* the activation */
+    int64_t rows;    /* lines that are handled at once, at most */
 };
 
-static void run_line(const struct job *j, int64_t line)
+/* The dimension outside of a line: a line's neighbours along it are the next
+ * lines. */
+static int outer_of(const struct job *j)
+{
+    return j->lines.walk.rank - 2;
+}
+
+static bool repeats(const struct job *j, int k)
+{
+    return j->lines.walk.stride[k][outer_of(j)] == 0;
+}
+
+/* How many short lines fill a run: those of a tensor must follow each other in
+ * memory, or be one line, as a gate of one number a channel is. */
+static int64_t rows_of(const struct job *j)
+{
+    const struct cpu_walk *w = &j->lines.walk;
+    const int outer = outer_of(j);
+    const int64_t n = w->dim[outer + 1];
+
+    if (outer < 0 || j->lines.pieces != 1 || n > BYTES_RUN / 2)
+        return 1;
+    for (int k = 0; k < 3; k++)
+        if ((w->stride[k][outer + 1] != 1 || w->stride[k][outer] != n) &&
+            (k == 0 || !repeats(j, k)))
+            return 1;
+    return BYTES_RUN / n;
+}
+
+/* The values of `rows` lines of n elements. */
+static void load(const struct job *j, int k, const struct bytes_scale *s,
+                 const void *x, int64_t n, int64_t rows, float *v)
+{
+    const bool once = rows > 1 && repeats(j, k);
+
+    bytes_load(s, x, bytes_lines_step(&j->lines, k), v, once ? n : n * rows);
+    for (int64_t r = 1; once && r < rows; r++)
+        memcpy(v + r * n, v, (size_t)n * sizeof *v);
+}
+
+static void run_lines(const struct job *j, int64_t line, int64_t rows)
 {
     const struct bytes_lines *l = &j->lines;
     float a[BYTES_RUN], b[BYTES_RUN];
@@ -77,19 +120,19 @@ static void run_line(const struct job *j, int64_t line)
     for (int64_t i = 0; i < n; i += BYTES_RUN) {
         const int64_t m = n - i < BYTES_RUN ? n - i : BYTES_RUN;
 
-        bytes_load(&j->a,
-                   bytes_at(j->args->in[0], j->a.dtype,
-                            at[1] + i * bytes_lines_step(l, 1)),
-                   bytes_lines_step(l, 1), a, m);
-        bytes_load(&j->b,
-                   bytes_at(j->args->in[1], j->b.dtype,
-                            at[2] + i * bytes_lines_step(l, 2)),
-                   bytes_lines_step(l, 2), b, m);
-        combine(j->p->attr.binary.kind, a, b, j->low, j->high, m);
+        load(j, 1, &j->a,
+             bytes_at(j->args->in[0], j->a.dtype,
+                      at[1] + i * bytes_lines_step(l, 1)),
+             m, rows, a);
+        load(j, 2, &j->b,
+             bytes_at(j->args->in[1], j->b.dtype,
+                      at[2] + i * bytes_lines_step(l, 2)),
+             m, rows, b);
+        combine(j->p->attr.binary.kind, a, b, j->low, j->high, m * rows);
         bytes_store(&j->y, a,
                     bytes_at(j->args->out[0], j->y.dtype,
                              at[0] + i * bytes_lines_step(l, 0)),
-                    bytes_lines_step(l, 0), m);
+                    bytes_lines_step(l, 0), m * rows);
     }
 }
 
@@ -106,6 +149,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                     .a = {p->in[0].dtype, q->x_scale, q->x_zero},
                     .b = {p->in[1].dtype, q->residual_scale, q->residual_zero},
                     .y = {p->out[0].dtype, q->y_scale, q->y_zero}};
+    int64_t along, parts; /* lines along the outer dimension; groups of them */
 
     (void)err;
     (void)count; /* of use with OpenMP only */
@@ -113,9 +157,15 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         return 0;
     (void)cpu_act_bounds(&p->epilogue.act, &j.low, &j.high);
     bytes_lines_init(&j.lines, 3, t);
+    j.rows = rows_of(&j);
+    along = j.rows > 1 ? j.lines.walk.dim[outer_of(&j)] : 1;
+    parts = (along + j.rows - 1) / j.rows;
 #pragma omp parallel for num_threads(count) schedule(static) if (count > 1)
-    for (int64_t i = 0; i < j.lines.count; i++)
-        run_line(&j, i);
+    for (int64_t i = 0; i < j.lines.count / along * parts; i++) {
+        const int64_t first = i % parts * j.rows, left = along - first;
+
+        run_lines(&j, i / parts * along + first, left < j.rows ? left : j.rows);
+    }
     return 0;
 }
 
