@@ -162,13 +162,13 @@ QUANT_FORM float quant_curve(const struct quant_smooth *s, float v)
     return QUANT_MUL(v, QUANT_FMA(w, QUANT_FMA(w, s->c2, s->c1), s->c0));
 }
 
-/* g of x; NaN comes through in the products with v and in `keep`. */
+/* g of x, not below exp(-60); NaN comes through in quant_smooth_end(). */
 QUANT_FORM float quant_logistic(float x)
 {
     return quant_reciprocal(QUANT_ADD_OF(1.0f, quant_exp_minus(x)));
 }
 
-/* y where x is what the curve gives. */
+/* y of v and g. */
 QUANT_FORM float quant_smooth_end(const struct quant_smooth *s, float v,
                                   float g)
 {

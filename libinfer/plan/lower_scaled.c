@@ -215,6 +215,10 @@ int lower_scaled(const struct lower *l)
 /* A resize to the nearest neighbour by whole factors is one copy from a view
  * that repeats elements. */
 
+/* Most outputs along a repeated dimension, whose table of indices is made for
+ * the question alone; longer ones stay in floats. */
+#define MOST_REPEATED 65536
+
 /* True if output i along dimension d is input i / by. */
 static bool is_repeat(const struct kern_problem *p, int d, int64_t by)
 {
@@ -252,7 +256,8 @@ static bool repeats(const struct graph *g, const struct graph_node *n,
             return false;
         by[d] = y->dim[d] / x->dim[d];
         rank += by[d] > 1;
-        if (by[d] < 1 || (by[d] > 1 && !is_repeat(&p, d, by[d])))
+        if (by[d] < 1 || (by[d] > 1 && (y->dim[d] > MOST_REPEATED ||
+                                        !is_repeat(&p, d, by[d]))))
             return false;
     }
     return rank <= INFER_MAX_RANK;
@@ -348,8 +353,8 @@ static bool moves_integers(const struct plan *plan, int node)
     const struct graph_node *n = &plan->g->node[node];
     struct meaning to, m;
 
-    if (!is_move(plan->g, n) || n->n_in < 1 ||
-        !output_meaning(plan, node, 0, &to))
+    if (n->op == GRAPH_NONE || n->n_in < 1 || n->n_out < 1 ||
+        !output_meaning(plan, node, 0, &to) || !is_move(plan->g, n))
         return false;
     for (int k = 1; k < n->n_out; k++)
         if (n->out[k] < 0 || !output_meaning(plan, node, k, &m) ||
@@ -397,7 +402,9 @@ void integers_mark_moves(struct plan *plan, int *reads)
     while (changed) {
         changed = false;
         for (int i = 0; i < g->n_nodes; i++)
-            if (plan->integers[i] && is_move(g, &g->node[i]) &&
+            /* A resize in 8 bits is a move: it is not asked again. */
+            if (plan->integers[i] &&
+                (g->node[i].op == GRAPH_RESIZE || is_move(g, &g->node[i])) &&
                 !reads_integers(plan, i, reads)) {
                 mark_move(plan, i, false, reads);
                 changed = true;

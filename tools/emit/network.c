@@ -321,7 +321,7 @@ static void write_source(struct emit_text *t, const struct emit *e,
         " * same bits, 2 for values within 1e-4 of the largest, 1 for "
         "others.\n"
         " */\n"
-        "#include \"%s.h\"\n\n#include <math.h>\n\n"
+        "#include \"%s.h\"\n\n#include <math.h>\n#include <string.h>\n\n"
         "#ifndef %s_REAL\n#define %s_REAL double\n#endif\n"
         "typedef %s_REAL real;\n\n"
         "/* Bytes of a vector register; the last vector of an array may read "

@@ -170,16 +170,31 @@ static bool moves_elements(const struct graph *g, const struct graph_node *n)
     return n->op != GRAPH_NONE && graph_op_info(n->op)->moves;
 }
 
-static bool is_plain_mean(const struct graph_node *n)
+/* The mean over a whole image, which is a pool in 8 bits. */
+static bool is_plain_mean(const struct graph *g, const struct graph_node *n)
 {
-    return n->op == GRAPH_REDUCE && n->attr.reduce.kind == KERN_REDUCE_MEAN;
+    const struct graph_reduce *a = &n->attr.reduce;
+    unsigned axes = 0;
+    int rank;
+
+    if (n->op != GRAPH_REDUCE || a->kind != KERN_REDUCE_MEAN || n->in[0] < 0)
+        return false;
+    rank = g->value[n->in[0]].rank;
+    if (rank < 3)
+        return false;
+    for (int i = 0; i < a->n_axes; i++)
+        axes |= 1u << (a->axis[i] < 0 ? a->axis[i] + rank : a->axis[i]);
+    return axes == (1u << rank) - 4;
 }
 
-static bool is_plain_binary(const struct graph_node *n)
+/* Operands of other ranks have no step in 8 bits. */
+static bool is_plain_binary(const struct graph *g, const struct graph_node *n)
 {
     const enum kern_binary_kind kind = n->attr.binary.kind;
 
-    return n->op == GRAPH_BINARY && n->n_in == 2 &&
+    return n->op == GRAPH_BINARY && n->n_in == 2 && n->in[0] >= 0 &&
+           n->in[1] >= 0 &&
+           g->value[n->in[0]].rank == g->value[n->in[1]].rank &&
            (kind == KERN_ADD || kind == KERN_SUB || kind == KERN_MUL) &&
            (n->epilogue.act.kind == KERN_IDENTITY ||
             n->epilogue.act.kind == KERN_RELU ||
@@ -203,7 +218,8 @@ static bool is_plain_scale(const struct graph *g, const struct graph_node *n)
  * another: sums, differences, products, scales with shifts, and means. */
 static bool computes_in_bytes(const struct graph *g, const struct graph_node *n)
 {
-    return is_plain_binary(n) || is_plain_mean(n) || is_plain_scale(g, n) ||
+    return is_plain_binary(g, n) || is_plain_mean(g, n) ||
+           is_plain_scale(g, n) ||
            (n->op == GRAPH_POOL &&
             n->attr.pool.pool.kind == KERN_POOL_AVERAGE &&
             n->epilogue.act.kind == KERN_IDENTITY);
@@ -276,7 +292,7 @@ static int residual_of(const struct graph *g, const struct graph_node *n)
 }
 
 /* Inputs and residuals of the layers; then, against the order of the graph,
- * what these are made of without arithmetic. */
+ * what these are made of in 8 bits. */
 static void find_tensors(struct quantizer *q)
 {
     const struct graph *g = q->g;
@@ -294,7 +310,7 @@ static void find_tensors(struct quantizer *q)
     for (int i = g->n_nodes - 1; i >= 0; i--)
         if (moves_elements(g, &g->node[i]))
             join_inputs(q, &g->node[i]);
-        else
+        else if (g->node[i].op != GRAPH_NONE)
             add_inputs(q, &g->node[i]);
 }
 

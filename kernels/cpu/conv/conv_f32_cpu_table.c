@@ -618,9 +618,9 @@ static void store_codes(const struct job *j, struct block *b)
                 fmaf((float)b->whole[i][c], factor, bias ? bias[k] : 0.0f);
             if (r && !last)
                 v = add_residual(j, at, v);
-            v = fminf(fmaxf(v, low), high);
-            if (quant_is_smooth(p->epilogue.act.kind))
-                v = quant_act(&p->epilogue.act, v);
+            v = quant_is_smooth(p->epilogue.act.kind)
+                    ? quant_act(&p->epilogue.act, v)
+                    : fminf(fmaxf(v, low), high);
             if (r && last)
                 v = add_residual(j, at, v);
             store_one(j, b->column[c].out + k * y->stride[channel], v);

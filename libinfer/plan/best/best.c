@@ -376,12 +376,17 @@ static int choose_quickest(struct best *b, struct infer_error *err,
 
     set_key(b);
     if (recall(b)) {
-        decide(b);
         if (b->log) /* times for the report: they are in the cache as well */
             rc = measure(b, err);
-        if (rc == 0)
-            rc = make_plan(b, b->config, b->on[b->chosen], err, out);
-        return rc < 0 ? rc : plan_prepare(*out, err);
+        /* The session that remembered may have had more memory. */
+        do {
+            decide(b);
+            if (rc == 0)
+                rc = enter(b, b->chosen, err, out);
+            if (rc == 0 && !*out)
+                b->seconds[b->chosen] = (double)INFINITY;
+        } while (rc == 0 && !*out);
+        return rc;
     }
     rc = measure(b, err);
     if (rc == 0)
