@@ -35,14 +35,14 @@ CPU_INLINE float exp_split(float x, uint32_t *n)
     p = p * f + 5.5503323674201965e-2f;
     p = p * f + 2.4022647738456726e-1f;
     p = p * f + 6.931471824645996e-1f;
-    *n = cpu_bits_of(t) - MAGIC_BITS;
+    *n = float_bits(t) - MAGIC_BITS;
     return p * f;
 }
 
 /* 2^n, n in [-126, 127] */
 CPU_INLINE float pow2(uint32_t n)
 {
-    return cpu_float_of((n + 127u) << 23);
+    return float_of_bits((n + 127u) << 23);
 }
 
 CPU_INLINE float exp_of(float x)
@@ -76,9 +76,9 @@ CPU_INLINE float expm1_of(float x)
 CPU_INLINE float log_normal(float x)
 {
     /* Splits at sqrt(1/2): exponent of x / sqrt(1/2). */
-    const uint32_t u = cpu_bits_of(x) - 0x3f3504f3u;
+    const uint32_t u = float_bits(x) - 0x3f3504f3u;
     const float e = (float)((int32_t)u >> 23);
-    const float m = cpu_float_of((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    const float m = float_of_bits((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
     const float z = m * m;
     float p = 7.0376836292e-2f;
 
@@ -104,7 +104,7 @@ CPU_INLINE float sigmoid_of(float x)
     x = x > 86.0f ? 86.0f : x;
     x = x < -86.0f ? -86.0f : x;
     r = exp_split(-x, &n);
-    return 1.0f / (1.0f + cpu_float_of(cpu_bits_of(1.0f + r) + (n << 23)));
+    return 1.0f / (1.0f + float_of_bits(float_bits(1.0f + r) + (n << 23)));
 }
 
 CPU_INLINE float tanh_of(float x)

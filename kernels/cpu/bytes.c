@@ -62,7 +62,7 @@ CPU_INLINE uint8_t nearest(float v, float scale, float low, float high,
     v = v / scale;
     v = v > low ? v : low;
     v = v < high ? v : high;
-    return (uint8_t)(cpu_bits_of(v + 0x1.8p23f) + (uint32_t)zero);
+    return (uint8_t)(float_bits(v + 0x1.8p23f) + (uint32_t)zero);
 }
 
 CPU_CLONES static void store_bytes(const float *restrict v, float scale,
@@ -78,11 +78,11 @@ CPU_CLONES static void store_bytes(const float *restrict v, float scale,
  * then both of its forms. */
 CPU_INLINE uint8_t nearest_f8(float v)
 {
-    const uint32_t bits = cpu_bits_of(v), size = bits & 0x7fffffff;
+    const uint32_t bits = float_bits(v), size = bits & 0x7fffffff;
     const uint32_t most = 0x43e00000; /* 448 */
     const uint32_t a = size < most ? size : most;
     const uint32_t normal = (a + 0x7ffff + (a >> 20 & 1)) >> 20;
-    const uint32_t tiny = cpu_bits_of(cpu_float_of(a) + 0x1p14f) & 0xff;
+    const uint32_t tiny = float_bits(float_of_bits(a) + 0x1p14f) & 0xff;
     const uint32_t code = a < 0x3c800000 ? tiny : normal - (120 << 3);
 
     return (uint8_t)((size > 0x7f800000 ? 0x7f : code) | (bits >> 24 & 0x80));

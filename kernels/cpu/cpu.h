@@ -11,6 +11,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/base/clones.h"
+#include "kernels/base/float_bits.h"
 #include "kernels/kern.h"
 
 /* Fewest elements for another thread: waking one costs about 2 us, in which one
@@ -131,23 +132,6 @@ static inline void cpu_epilogue(const struct kern_epilogue *ep, float *y,
         cpu_act(&ep->act, y, y, n);
     if (residual && ep->residual_last)
         cpu_add(residual, y, n);
-}
-
-/* The bits of a float, and the float of bits, in bodies that vectorise. */
-CPU_INLINE uint32_t cpu_bits_of(float x)
-{
-    uint32_t u;
-
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-CPU_INLINE float cpu_float_of(uint32_t u)
-{
-    float x;
-
-    memcpy(&x, &u, sizeof x);
-    return x;
 }
 
 /* ---- checks -------------------------------------------------------- */

@@ -13,31 +13,22 @@
  * exp and 1 / x are within 2^-22 of themselves; GELU by this g is within 2.6e-5
  * of v Phi(v), which is a thousandth of the unit of an output of up to 3.
  *
- * CUDA sources and C sources can include this file; the words QUANT_* are the
- * steps in either.  A product never meets a sum but in QUANT_FMA: compilers may
- * join the two.
+ * The words QUANT_* are the steps.  A product never meets a sum but in
+ * QUANT_FMA: compilers may join the two.
  */
 #ifndef KERNELS_QUANT_ACT_H
 #define KERNELS_QUANT_ACT_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
+#include "kernels/base/float_bits.h"
 #include "kernels/kern.h"
 
-#ifdef __CUDACC__
-#define QUANT_FORM         static __device__ __forceinline__
-#define QUANT_FMA(a, b, c) __fmaf_rn(a, b, c)
-#define QUANT_MUL(a, b)    __fmul_rn(a, b)
-#define QUANT_ADD_OF(a, b) __fadd_rn(a, b)
-#else
-#include <math.h>
 #define QUANT_FORM         static inline __attribute__((always_inline))
 #define QUANT_FMA(a, b, c) __builtin_fmaf(a, b, c)
 #define QUANT_MUL(a, b)    ((a) * (b))
 #define QUANT_ADD_OF(a, b) ((a) + (b))
-#endif
 
 /* What an activation is of the forms above. */
 struct quant_smooth {
@@ -54,11 +45,7 @@ static inline bool quant_is_smooth(enum kern_unary_kind kind)
            kind == KERN_GELU || kind == KERN_GELU_TANH;
 }
 
-#ifdef __CUDACC__
-__host__ __device__
-#endif
-    static inline struct quant_smooth
-    quant_smooth_of(struct kern_unary f)
+static inline struct quant_smooth quant_smooth_of(struct kern_unary f)
 {
     struct quant_smooth s = {1, 0, 0, 1, 0, false, false};
 
@@ -88,39 +75,11 @@ __host__ __device__
     return s;
 }
 
-QUANT_FORM uint32_t quant_bits_of(float v)
-{
-#ifdef __CUDA_ARCH__
-    return __float_as_uint(v);
-#else
-    uint32_t bits;
-
-    memcpy(&bits, &v, sizeof bits);
-    return bits;
-#endif
-}
-
-QUANT_FORM float quant_float_of(uint32_t bits)
-{
-#ifdef __CUDA_ARCH__
-    return __uint_as_float(bits);
-#else
-    float v;
-
-    memcpy(&v, &bits, sizeof v);
-    return v;
-#endif
-}
-
 /* NaN gives a limit. */
 QUANT_FORM float quant_limit(float v, float low, float high)
 {
-#ifdef __CUDA_ARCH__
-    return fminf(fmaxf(v, low), high);
-#else
     v = v > low ? v : low;
     return v < high ? v : high;
-#endif
 }
 
 /* exp(-x) for |x| up to 60, beyond which it stays what it is there: 2^n times a
@@ -140,14 +99,14 @@ QUANT_FORM float quant_exp_minus(float x)
     p = QUANT_FMA(p, f, 0x1.ebf918p-3f);
     p = QUANT_FMA(p, f, 0x1.62e428p-1f);
     p = QUANT_FMA(p, f, 1.0f);
-    return quant_float_of(quant_bits_of(p) + (quant_bits_of(t) << 23));
+    return float_of_bits(float_bits(p) + (float_bits(t) << 23));
 }
 
 /* 1 / d for d from 1 to 2^90: a guess within an eighth, each step squares its
  * relative error. */
 QUANT_FORM float quant_reciprocal(float d)
 {
-    float r = quant_float_of(0x7ef311c7u - quant_bits_of(d));
+    float r = float_of_bits(0x7ef311c7u - float_bits(d));
 
     r = QUANT_FMA(r, QUANT_FMA(-d, r, 1.0f), r);
     r = QUANT_FMA(r, QUANT_FMA(-d, r, 1.0f), r);

@@ -39,6 +39,7 @@
 #ifndef KERNELS_ACCUMULATOR_H
 #define KERNELS_ACCUMULATOR_H
 
+#include "kernels/base/float_bits.h"
 #include "kernels/table/product_factors.h"
 
 #define ACCUMULATOR_CHUNK 64
@@ -73,30 +74,6 @@ accumulator_of(const struct kern_problem *p)
 
 /* ---- adders, on bit patterns ---------------------------------------- */
 
-PRODUCT_TABLE_FUNCTION float accumulator_float(uint32_t bits)
-{
-#ifdef __CUDA_ARCH__
-    return __uint_as_float(bits);
-#else
-    float v;
-
-    memcpy(&v, &bits, sizeof v);
-    return v;
-#endif
-}
-
-PRODUCT_TABLE_FUNCTION uint32_t accumulator_bits(float v)
-{
-#ifdef __CUDA_ARCH__
-    return __float_as_uint(v);
-#else
-    uint32_t bits;
-
-    memcpy(&bits, &v, sizeof bits);
-    return bits;
-#endif
-}
-
 /* Zero of its sign for a subnormal number. */
 PRODUCT_TABLE_FUNCTION uint32_t accumulator_flush(uint32_t v)
 {
@@ -116,12 +93,12 @@ PRODUCT_TABLE_FUNCTION uint32_t accumulator_to_bf16(uint32_t v)
 PRODUCT_TABLE_FUNCTION uint32_t accumulator_exact(uint32_t a, uint32_t b)
 {
 #ifdef __CUDA_ARCH__
-    const float sum = __fadd_rn(accumulator_float(a), accumulator_float(b));
+    const float sum = __fadd_rn(float_of_bits(a), float_of_bits(b));
 #else
-    const float sum = accumulator_float(a) + accumulator_float(b);
+    const float sum = float_of_bits(a) + float_of_bits(b);
 #endif
 
-    return accumulator_flush(accumulator_bits(sum));
+    return accumulator_flush(float_bits(sum));
 }
 
 /* The sum by the lower-part OR adder, its lower part having k bits. */
@@ -148,7 +125,7 @@ PRODUCT_TABLE_FUNCTION uint32_t accumulator_loa(int k, uint32_t a, uint32_t b)
     const bool wide = s >> 24;
     s = wide ? s >> 1 : s;
     /* s is below 2^24: exact as a float, which normalises it. */
-    const uint32_t normal = accumulator_bits((float)(int32_t)s);
+    const uint32_t normal = float_bits((float)(int32_t)s);
     const int32_t e =
         (int32_t)(normal >> 23) + (int32_t)exponent + (int32_t)wide - 150;
     const uint32_t sign = large & PRODUCT_TABLE_SIGN;

@@ -113,14 +113,7 @@ def attempt(a, module, inputs):
                    *(shapes if a.format == "trace" else []))
     if rc != 0:
         return "refused" if rc == 2 else "crashed", text.replace(path, "")
-    files = []
-    for i, x in enumerate(inputs):
-        files.append("%s/in%d.npy" % (a.folder, i))
-        np.save(files[-1], x.detach().contiguous().numpy())
-    out = a.folder + "/out"
-    shutil.rmtree(out, ignore_errors=True)
-    rc, text = suite.run(a.infer, "-m", model, "-q", "--threads=1",
-                   "--export-output=" + out, "--load-inputs=" + ",".join(files))
+    rc, text, out = run_model(a, model, inputs)
     if rc != 0:
         return ("run refused" if rc in (1, 2) else "crashed"), text
     got = outputs_of(a, model, out)
@@ -131,6 +124,23 @@ def attempt(a, module, inputs):
         if why:
             return "differs", why
     return "match", ""
+
+
+def run_model(a, model, inputs):
+    """Runs infer on tensors: its status, what it says, the folder of outputs."""
+    for f in os.listdir(a.folder):
+        if re.match(r"in[0-9]+\.npy$", f):
+            os.remove(os.path.join(a.folder, f))
+    files = []
+    for i, x in enumerate(inputs):
+        files.append("%s/in%d.npy" % (a.folder, i))
+        np.save(files[-1], x.detach().contiguous().numpy())
+    out = a.folder + "/out"
+    shutil.rmtree(out, ignore_errors=True)
+    rc, text = suite.run(a.infer, "-m", model, "-q", "--threads=1",
+                         "--export-output=" + out,
+                         "--load-inputs=" + ",".join(files))
+    return rc, text, out
 
 
 def outputs_of(a, model, folder):

@@ -251,7 +251,7 @@ CPU_INLINE void add_line(const uint32_t *restrict row, int shift, uint32_t b,
 
 #pragma omp simd
     for (int j = 0; j < COLUMNS; j++)
-        sum[j] += cpu_float_of(product_of(
+        sum[j] += float_of_bits(product_of(
             &s, v[j], row[(v[j] & PRODUCT_TABLE_FRACTION) >> shift]));
 }
 
@@ -261,7 +261,7 @@ static void add_odd_line(const uint32_t *row, int shift, uint32_t b,
 {
     for (int j = 0; j < COLUMNS; j++)
         if (inside >> j & 1)
-            sum[j] += cpu_float_of(product_table_join(
+            sum[j] += float_of_bits(product_table_join(
                 v[j], b, row[(v[j] & PRODUCT_TABLE_FRACTION) >> shift]));
 }
 
@@ -349,8 +349,8 @@ CPU_CLONES static void accumulate_lines(const struct job *j, struct block *b,
             b->run[i][c] = accumulator_add(kind, lower, b->run[i][c], sum[c]);
             if (!last)
                 continue;
-            b->total[i][c] = cpu_float_of(accumulator_add(
-                kind, lower, accumulator_bits(b->total[i][c]), b->run[i][c]));
+            b->total[i][c] = float_of_bits(accumulator_add(
+                kind, lower, float_bits(b->total[i][c]), b->run[i][c]));
             b->run[i][c] = 0;
         }
     }
@@ -363,11 +363,11 @@ CPU_INLINE void add_slopes_of_scalar(const float *restrict row, uint32_t b,
                                      const uint32_t *restrict o,
                                      float *restrict sum)
 {
-    const float scale = cpu_float_of(b & ~PRODUCT_TABLE_FRACTION);
+    const float scale = float_of_bits(b & ~PRODUCT_TABLE_FRACTION);
 
 #pragma omp simd
     for (int j = 0; j < COLUMNS; j++)
-        sum[j] += cpu_float_of(v[j]) * (row[o[j]] * scale);
+        sum[j] += float_of_bits(v[j]) * (row[o[j]] * scale);
 }
 
 /* sum[j] += the scalar b times the derivative by v[j]. */
@@ -376,13 +376,13 @@ CPU_INLINE void add_slopes_of_line(const float *restrict table, int bits,
                                    const uint32_t *restrict o,
                                    float *restrict sum)
 {
-    const float g = cpu_float_of(b);
+    const float g = float_of_bits(b);
 
 #pragma omp simd
     for (int j = 0; j < COLUMNS; j++) {
         const uint32_t q = (v[j] & PRODUCT_TABLE_FRACTION) >> (23 - bits);
         sum[j] += g * (table[q << bits | o[j]] *
-                       cpu_float_of(v[j] & ~PRODUCT_TABLE_FRACTION));
+                       float_of_bits(v[j] & ~PRODUCT_TABLE_FRACTION));
     }
 }
 
@@ -393,7 +393,7 @@ static void add_odd_slopes(const struct job *j, uint32_t b, const uint32_t *v,
     for (int k = 0; k < COLUMNS; k++) {
         const uint32_t g = j->gradient ? b : v[k], q = j->gradient ? v[k] : b;
         if (inside >> k & 1)
-            sum[k] += cpu_float_of(g) *
+            sum[k] += float_of_bits(g) *
                       product_slope(
                           j->slopes[product_table_index(j->bits, q) << j->bits |
                                     o[k]],

@@ -80,7 +80,7 @@ CPU_INLINE void keep_top(const float *x, uint32_t tap, float *top, uint32_t *at,
         const uint32_t mask = takes(x[i], top[i]);
 
         top[i] =
-            cpu_float_of(choose(mask, cpu_bits_of(x[i]), cpu_bits_of(top[i])));
+            float_of_bits(choose(mask, float_bits(x[i]), float_bits(top[i])));
         at[i] = choose(mask, tap, at[i]);
     }
 }
@@ -91,7 +91,7 @@ CPU_INLINE void add_where(const float *dy, const uint32_t *at, uint32_t tap,
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         dx[i] +=
-            cpu_float_of(cpu_bits_of(dy[i]) & (0u - (uint32_t)(at[i] == tap)));
+            float_of_bits(float_bits(dy[i]) & (0u - (uint32_t)(at[i] == tap)));
 }
 
 /* The part of a window inside the input. */
@@ -133,13 +133,13 @@ CPU_INLINE void give_taps(int taps, const int64_t *at, const float *dy,
             const float v = x[at[t] + i];
             const uint32_t mask = takes(v, top);
 
-            top = cpu_float_of(choose(mask, cpu_bits_of(v), cpu_bits_of(top)));
+            top = float_of_bits(choose(mask, float_bits(v), float_bits(top)));
             best = choose(mask, (uint32_t)t, best);
         }
 #pragma GCC unroll 9
         for (int t = 0; t < taps; t++)
-            dx[at[t] + i] += cpu_float_of(
-                cpu_bits_of(g) & (0u - (uint32_t)(best == (uint32_t)t)));
+            dx[at[t] + i] += float_of_bits(
+                float_bits(g) & (0u - (uint32_t)(best == (uint32_t)t)));
     }
 }
 

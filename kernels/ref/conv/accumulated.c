@@ -34,7 +34,7 @@ static void take(const struct accumulated *v, struct sum *s, bool inside,
     if (inside)
         s->chunk =
             add(v, s->chunk,
-                accumulator_bits((float)ref_product(
+                float_bits((float)ref_product(
                     &v->table, ref_load(p->in[0].dtype, v->args->in[0], x),
                     ref_load(p->in[1].dtype, v->args->in[1], w))));
     if (++s->terms % ACCUMULATOR_CHUNK == 0) {
@@ -51,7 +51,7 @@ static float total(const struct accumulated *v, const struct sum *s)
 {
     const uint32_t run = add(v, s->run, s->chunk);
 
-    return accumulator_float(add(v, s->total, run));
+    return float_of_bits(add(v, s->total, run));
 }
 
 /* Position along dimension d of the input that tap r of output o meets; -1:

@@ -23,17 +23,15 @@ import logging
 import os
 import random
 import re
-import shutil
 import sys
 import warnings
 
-import numpy as np
 import torch
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import suite
 import torch_cases as cases
-from torch_ops import close, outputs_of
+from torch_ops import close, outputs_of, run_model
 
 TYPES = {torch.float32: "F32", torch.int64: "I64", torch.bool: "BOOL"}
 FORMS = ("ts", "dynamo", "pt2", "core", "trace", "script")
@@ -169,18 +167,7 @@ def attempt(a, draw, case, form):
         return ("refused" if rc == 2 else "crashed",
                 text.replace(path, ""), facts)
     for inputs, outputs in zip(runs, want):
-        for f in os.listdir(a.folder):
-            if re.match(r"in[0-9]+\.npy$", f):
-                os.remove(os.path.join(a.folder, f))
-        files = []
-        for i, x in enumerate(inputs):
-            files.append("%s/in%d.npy" % (a.folder, i))
-            np.save(files[-1], x.detach().contiguous().numpy())
-        out = a.folder + "/out"
-        shutil.rmtree(out, ignore_errors=True)
-        rc, text = suite.run(a.infer, "-m", model, "-q", "--threads=1",
-                             "--export-output=" + out,
-                             "--load-inputs=" + ",".join(files))
+        rc, text, out = run_model(a, model, inputs)
         if rc != 0:
             return ("run refused" if rc in (1, 2) else "crashed"), text, facts
         got = outputs_of(a, model, out)

@@ -23,19 +23,17 @@ import logging
 import os
 import random
 import re
-import shutil
 import sys
 import time
 import warnings
 
-import numpy as np
 import torch
 from torch import nn
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import suite
 from torch_layers import export, flat, unlike
-from torch_ops import close, outputs_of
+from torch_ops import close, outputs_of, run_model
 
 FORMS = ("ts", "free", "dynamo", "dynamo-free", "pt2", "trace")
 DECODERS = ("Unet", "UnetPlusPlus", "FPN", "PSPNet", "DeepLabV3",
@@ -280,18 +278,7 @@ def attempt(a, module, runs, want, form, spatial):
                 text.replace(path, ""))
     status = "match"
     for x, outputs in zip(runs, want):
-        for f in os.listdir(a.folder):
-            if re.match(r"in[0-9]+\.npy$", f):
-                os.remove(os.path.join(a.folder, f))
-        files = []
-        for i, t in enumerate(x):
-            files.append("%s/in%d.npy" % (a.folder, i))
-            np.save(files[-1], t.contiguous().numpy())
-        out = a.folder + "/out"
-        shutil.rmtree(out, ignore_errors=True)
-        rc, text = suite.run(a.infer, "-m", model, "-q", "--threads=1",
-                             "--export-output=" + out,
-                             "--load-inputs=" + ",".join(files))
+        rc, text, out = run_model(a, model, x)
         if rc != 0:
             return ("run refused" if rc in (1, 2) else "crashed"), text
         got = outputs_of(a, model, out)

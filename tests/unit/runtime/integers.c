@@ -166,27 +166,33 @@ static void test_chain(void **unused)
     }
 }
 
+/* The reference's bits, near the network in floats, in so many steps. */
+static void check_network(struct graph *(*make)(void), int steps)
+{
+    int few, same, many;
+    struct infer_array fast =
+        run_graph(make(), INFER_BACKEND_AUTO, false, 0, &few);
+    struct infer_array ref =
+        run_graph(make(), INFER_BACKEND_REF, false, 0, &same);
+    struct infer_array floats =
+        run_graph(make(), INFER_BACKEND_REF, true, 0, &many);
+
+    assert_int_equal(fast.bytes, ref.bytes);
+    assert_memory_equal(fast.data, ref.data, ref.bytes);
+    assert_close(&fast, &floats, 0.02);
+    assert_int_equal(few, steps);
+    free(fast.data);
+    free(ref.data);
+    free(floats.data);
+}
+
 /* No tensor but the input and the output is float: a step each for the input,
  * two convolutions, two pools, the sum, the shuffle, the mean and the dense
  * layer, and a copy for each part of the concatenation. */
 static void test_mixed(void **unused)
 {
-    int few, same, many;
-    struct infer_array fast =
-        run_graph(mixed(), INFER_BACKEND_AUTO, false, 0, &few);
-    struct infer_array ref =
-        run_graph(mixed(), INFER_BACKEND_REF, false, 0, &same);
-    struct infer_array floats =
-        run_graph(mixed(), INFER_BACKEND_REF, true, 0, &many);
-
     (void)unused;
-    assert_int_equal(fast.bytes, ref.bytes);
-    assert_memory_equal(fast.data, ref.data, ref.bytes);
-    assert_close(&fast, &floats, 0.02);
-    assert_int_equal(few, 11);
-    free(fast.data);
-    free(ref.data);
-    free(floats.data);
+    check_network(mixed, 11);
 }
 
 /* A step each for the input, three convolutions, the mean, the sigmoid, the
@@ -194,22 +200,8 @@ static void test_mixed(void **unused)
  * differ where roundings do. */
 static void test_gated(void **unused)
 {
-    int few, same, many;
-    struct infer_array fast =
-        run_graph(gated(), INFER_BACKEND_AUTO, false, 0, &few);
-    struct infer_array ref =
-        run_graph(gated(), INFER_BACKEND_REF, false, 0, &same);
-    struct infer_array floats =
-        run_graph(gated(), INFER_BACKEND_REF, true, 0, &many);
-
     (void)unused;
-    assert_int_equal(fast.bytes, ref.bytes);
-    assert_memory_equal(fast.data, ref.data, ref.bytes);
-    assert_close(&fast, &floats, 0.02);
-    assert_int_equal(few, 10);
-    free(fast.data);
-    free(ref.data);
-    free(floats.data);
+    check_network(gated, 10);
 }
 
 /* Output 0 on a GPU, or false: there is none. */

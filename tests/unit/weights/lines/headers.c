@@ -11,27 +11,10 @@
  * v0: a member that does not begin as one; `-`: the header does not end its
  * line.
  */
-#include "tests/unit/weights/formats_help.h"
-#include "tests/unit/weights/lines/tokens.h"
+#include "tests/unit/weights/lines/tensors.h"
 
 extern const struct weights_format weights_format_safetensors,
     weights_format_npz;
-
-static void say(const struct weights_dict *d, char *said, size_t room)
-{
-    size_t n = 0;
-
-    said[0] = '\0';
-    for (size_t i = 0; i < d->count && n < room; i++) {
-        const struct constant *c = d->entry[i].value;
-
-        n += (size_t)snprintf(said + n, room - n, "%s%s %s", i ? "; " : "",
-                              d->entry[i].name, infer_dtype_name(c->dtype));
-        for (int k = 0; k < c->rank && n < room; k++)
-            n += (size_t)snprintf(said + n, room - n, "%s%lld", k ? "," : " ",
-                                  (long long)c->dim[k]);
-    }
-}
 
 /* A header up to the next ";", and how many bytes follow it. */
 static size_t take_header(const char **line, struct text *header, int *version,
@@ -87,11 +70,6 @@ static void put_member(struct zipmaker *z, const char **line, int number)
 
 static int read_line(const char *line, char *said, size_t room)
 {
-    const struct weights_format *format = &weights_format_safetensors;
-    struct weights_file file = {"memory", NULL};
-    struct weights_options options;
-    struct weights_import import;
-    struct infer_error err = {0};
     struct zipmaker z = {0};
     struct maker m = {0};
     char kind[16];
@@ -99,11 +77,11 @@ static int read_line(const char *line, char *said, size_t room)
 
     next_token(&line, kind, sizeof kind);
     if (strcmp(kind, "npz") == 0) {
-        format = &weights_format_npz;
         while (*line)
             put_member(&z, &line, n++);
         zipmaker_end(&z);
-        file.blob = help_blob(z.file.data, z.file.bytes);
+        rc = read_tensors(&weights_format_npz, z.file.data, z.file.bytes, said,
+                          room);
     } else {
         struct text header = {"", 0};
         const size_t bytes = take_header(&line, &header, &n, true);
@@ -112,36 +90,13 @@ static int read_line(const char *line, char *said, size_t room)
         maker_int(&m, header.bytes, 8);
         maker_text(&m, header.data);
         put_ones(&m, bytes);
-        file.blob = help_blob(m.data, m.bytes);
+        rc = read_tensors(&weights_format_safetensors, m.data, m.bytes, said,
+                          room);
     }
-    weights_options_init(&options);
-    weights_import_init(&import);
-    rc = format->read(&file, &options, &err, &import);
-    if (rc == 0)
-        say(&import.dict, said, room);
-    else
-        snprintf(said, room, "%s", err.text);
-    weights_import_clear(&import);
-    weights_file_close(&file);
     zipmaker_clear(&z);
     maker_clear(&m);
     return rc;
 }
 
-TEST(test_lines)
-{
-    static const struct line_row rows[] = {
-#define ROW(line, code, word) {(line), (code), (word)},
-#include "tests/unit/weights/lines/headers.def"
-#undef ROW
-    };
-
-    check_lines(rows, COUNT(rows), read_line);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define TABLE "tests/unit/weights/lines/headers.def"
+#include "tests/unit/weights/importer/table.h"

@@ -185,20 +185,5 @@ static int read_line(const char *line, char *said, size_t room)
     return rc;
 }
 
-TEST(test_lines)
-{
-    static const struct line_row rows[] = {
-#define ROW(line, code, word) {(line), (code), (word)},
-#include "tests/unit/weights/lines/keras.def"
-#undef ROW
-    };
-
-    check_lines(rows, COUNT(rows), read_line);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define TABLE "tests/unit/weights/lines/keras.def"
+#include "tests/unit/weights/importer/table.h"

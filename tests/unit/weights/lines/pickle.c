@@ -9,8 +9,7 @@
  * the end of a line and %89 for a byte that is no letter.  Beside it are the
  * records data/0, six floats, and data/1, four integers of 64 bits.
  */
-#include "tests/unit/weights/formats_help.h"
-#include "tests/unit/weights/lines/tokens.h"
+#include "tests/unit/weights/lines/tensors.h"
 
 extern const struct weights_format weights_format_pytorch;
 
@@ -29,30 +28,10 @@ static void add_token(struct maker *m, const char *p)
     }
 }
 
-static void say(const struct weights_dict *d, char *said, size_t room)
-{
-    size_t n = 0;
-
-    said[0] = '\0';
-    for (size_t i = 0; i < d->count && n < room; i++) {
-        const struct constant *c = d->entry[i].value;
-
-        n += (size_t)snprintf(said + n, room - n, "%s%s %s", i ? "; " : "",
-                              d->entry[i].name, infer_dtype_name(c->dtype));
-        for (int k = 0; k < c->rank && n < room; k++)
-            n += (size_t)snprintf(said + n, room - n, "%s%lld", k ? "," : " ",
-                                  (long long)c->dim[k]);
-    }
-}
-
 static int read_line(const char *line, char *said, size_t room)
 {
     static const float floats[6] = {0, 1, 2, 3, 4, 5};
     static const int64_t integers[4] = {0, 1, 2, 3};
-    struct weights_file file = {"memory", NULL};
-    struct weights_options options;
-    struct weights_import import;
-    struct infer_error err = {0};
     struct zipmaker z = {0};
     struct maker m = {0};
     char token[128];
@@ -67,35 +46,12 @@ static int read_line(const char *line, char *said, size_t room)
     zipmaker_add(&z, "net/data/1", integers, sizeof integers);
     zipmaker_add(&z, "net/version", "3\n", 2);
     zipmaker_end(&z);
-    file.blob = help_blob(z.file.data, z.file.bytes);
-    weights_options_init(&options);
-    weights_import_init(&import);
-    rc = weights_format_pytorch.read(&file, &options, &err, &import);
-    if (rc == 0)
-        say(&import.dict, said, room);
-    else
-        snprintf(said, room, "%s", err.text);
-    weights_import_clear(&import);
-    weights_file_close(&file);
+    rc = read_tensors(&weights_format_pytorch, z.file.data, z.file.bytes, said,
+                      room);
     zipmaker_clear(&z);
     maker_clear(&m);
     return rc;
 }
 
-TEST(test_lines)
-{
-    static const struct line_row rows[] = {
-#define ROW(line, code, word) {(line), (code), (word)},
-#include "tests/unit/weights/lines/pickle.def"
-#undef ROW
-    };
-
-    check_lines(rows, COUNT(rows), read_line);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define TABLE "tests/unit/weights/lines/pickle.def"
+#include "tests/unit/weights/importer/table.h"

@@ -262,20 +262,5 @@ static int read_line(const char *line, char *said, size_t room)
     return rc;
 }
 
-TEST(test_operators)
-{
-    static const struct line_row rows[] = {
-#define ROW(line, code, word) {(line), (code), (word)},
-#include "tests/unit/weights/torch/operators.def"
-#undef ROW
-    };
-
-    check_lines(rows, COUNT(rows), read_line);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operators)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define TABLE "tests/unit/weights/torch/operators.def"
+#include "tests/unit/weights/importer/table.h"
