@@ -26,7 +26,7 @@ static float number(uint32_t least, uint32_t count)
     const uint32_t fraction = next_random(1 << 23);
 
     return float_of_bits(next_random(2) << 31 |
-                             (least + next_random(count)) << 23 | fraction);
+                         (least + next_random(count)) << 23 | fraction);
 }
 
 /* ---- models -------------------------------------------------------- */
@@ -96,8 +96,8 @@ static bool same(float a, float b)
 static void expect_sum(int kind, int k, float a, float b)
 {
     const float want = model(kind, k, a, b);
-    const float found = float_of_bits(
-        accumulator_add(kind, k, float_bits(a), float_bits(b)));
+    const float found =
+        float_of_bits(accumulator_add(kind, k, float_bits(a), float_bits(b)));
 
     if (!same(want, found))
         fail_msg("kind %d-%d: %a + %a is %a, not %a", kind, k, (double)a,
