@@ -95,13 +95,18 @@ struct again {
  * and its operations at the rate of the device's kind.  EMEMORY. */
 int again_new(struct net *n, struct infer_error *err, struct again *out);
 void again_free(struct again *a);
-/* Makes the schedule of the groups' `drop` and `move`. EMEMORY. */
+/* True of a view of an activation, which may belong to a group. */
+bool again_has(const struct again *a, const struct view *v);
+/* The group that a view is part of, if it is dropped or moved; -1: none. */
+int again_gone(const struct again *a, const struct view *v);
+/* net_again_schedule.c: makes the schedule of the groups' `drop` and `move`.
+ * EMEMORY. */
 int again_schedule(struct again *a, struct infer_error *err);
 /* Most bytes of the schedule alive at once, without gaps between buffers. */
 int again_peak(const struct again *a, struct infer_error *err, size_t *out);
 /* Bytes of the arena that the schedule takes. */
 int again_place(const struct again *a, struct infer_error *err, size_t *out);
-/* Makes the schedule the network's training list. */
+/* net_again_list.c: makes the schedule the network's training list. */
 int again_apply(struct again *a, struct infer_error *err);
 
 #endif
