@@ -32,9 +32,10 @@ void problem_make(const struct kern_row *row, const struct problem_id *id,
                   struct kern_problem *out);
 /* A random problem is drawn this often until the row takes it. */
 #define PROBLEM_DRAWS 512
-/* The work above which one is drawn again: most are small, so that there can
- * be many. */
-double problem_most_flops(const struct problem_id *id);
+/* Whether a drawn problem is small enough; another is drawn otherwise.  Most
+ * are small, so that there can be many. */
+bool problem_is_small(const struct problem_id *id,
+                      const struct kern_problem *p);
 
 /* A tensor of the given shape, its strides drawn from what the row may take;
  * a writable one never overlaps itself. */

@@ -543,10 +543,13 @@ int problem_fixed_count(enum kern_op op)
 }
 
 /* One problem of 16 may be large, and those for which a row cannot be had
- * otherwise. */
-double problem_most_flops(const struct problem_id *id)
+ * otherwise.  Of plain operations the values to fill and compare are the work,
+ * which their bytes measure. */
+bool problem_is_small(const struct problem_id *id, const struct kern_problem *p)
 {
-    return id->number % 16 == 0 || id->draw >= PROBLEM_DRAWS / 2 ? 2e7 : 1.5e6;
+    if (id->number % 16 == 0 || id->draw >= PROBLEM_DRAWS / 2)
+        return kern_problem_flops(p) <= 2e7;
+    return kern_problem_flops(p) <= 1.5e6 && kern_problem_bytes(p) <= 1e6;
 }
 
 void problem_make(const struct kern_row *row, const struct problem_id *id,

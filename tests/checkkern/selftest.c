@@ -209,7 +209,7 @@ static bool is_met(const struct kern_row *r, struct problem_id id)
 
     for (id.draw = 0; id.draw < PROBLEM_DRAWS; id.draw++) {
         problem_make(r, &id, &p);
-        if (kern_problem_flops(&p) <= problem_most_flops(&id) &&
+        if (problem_is_small(&id, &p) &&
             kern_row_supports(r, &p, &d, NULL) == 0)
             return true;
     }

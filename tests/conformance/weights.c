@@ -39,12 +39,15 @@
 #include "tests/conformance/tensor.h"
 
 #define BATCH 100
-/* Rows that the reference computes too, twice; the sanitizers make them take
- * several times as long, and the plain build compares all ten. */
+/* Rows that the reference computes too, twice, and pictures that are
+ * classified.  The sanitizers make them take several times as long; the plain
+ * build compares all ten and counts over the whole data set. */
 #ifdef __SANITIZE_ADDRESS__
-#define ROWS 2
+#define ROWS   2
+#define COUNTS false
 #else
-#define ROWS 10
+#define ROWS   10
+#define COUNTS true
 #endif
 
 enum source { MNIST, MNIST_1000, CIFAR };
@@ -286,7 +289,8 @@ static int count_right(struct infer_model *model, const struct model_case *m,
     status = infer_session_create(model, &asked, err, &session);
     infer_model_input(model, 0, &info);
     batch = info.dim[0] > 0 ? (int)info.dim[0] : BATCH;
-    for (first = 0; status == INFER_OK && first + batch <= d->count;
+    for (first = 0; status == INFER_OK && first + batch <= d->count &&
+                    (COUNTS || first < BATCH);
          first += batch) {
         float *y = NULL;
         size_t row, i, k;
@@ -347,7 +351,7 @@ static bool judge(const struct outcome *o, int expected, int count)
         if (!(o->worst[k] >= 0 &&
               o->worst[k] <= (k == 2 ? last : CONFORMANCE_RELATIVE)))
             return false;
-    return o->right >= 0 && abs(o->right - expected) <= slack;
+    return o->right >= 0 && (!COUNTS || abs(o->right - expected) <= slack);
 }
 
 /* True where the model does all it must. */
