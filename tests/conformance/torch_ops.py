@@ -28,7 +28,6 @@ import warnings
 
 import numpy as np
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import suite
@@ -188,6 +187,7 @@ def one(a, op, sample):
 
 
 def main():
+    from torch.testing._internal.common_methods_invocations import op_db
     p = suite.parser(__doc__)
     p.add_argument("--format", default="pt2", choices=["pt2", "core", "trace"])
     p.add_argument("--samples", type=int, default=3)

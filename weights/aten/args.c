@@ -256,9 +256,8 @@ int aten_floats(struct onnx_import *im, const char *name, int max, double *out)
     return im->rc < 0 ? -1 : a->n;
 }
 
-/* One entry as a list of one. */
-static struct pb_span entry(struct onnx_import *im, const char *name,
-                            const struct aten_arg *a)
+struct pb_span aten_entry(struct onnx_import *im, const char *name,
+                          const struct aten_arg *a)
 {
     struct pb_span x;
 
@@ -273,7 +272,7 @@ struct pb_span aten_size(struct onnx_import *im, const char *name,
 {
     const struct aten_arg *a = aten_find(im, name);
 
-    return a ? entry(im, name, a) : aten_list1(im, otherwise);
+    return a ? aten_entry(im, name, a) : aten_list1(im, otherwise);
 }
 
 struct pb_span aten_sizes(struct onnx_import *im, const char *name,
@@ -286,7 +285,7 @@ struct pb_span aten_sizes(struct onnx_import *im, const char *name,
     if (im->rc < 0)
         return aten_no_input();
     if (a && a->kind != ATEN_LIST)
-        return entry(im, name, a);
+        return aten_entry(im, name, a);
     if (!a || a->n > INFER_MAX_RANK) {
         wrong(im, name, "no list of sizes, or too long");
         return aten_no_input();
@@ -296,7 +295,7 @@ struct pb_span aten_sizes(struct onnx_import *im, const char *name,
     for (int i = 0; i < a->n; i++)
         part[i] = a->item[i].kind == ATEN_INT && a->item[i].i == from
                       ? aten_list1(im, to)
-                      : entry(im, name, &a->item[i]);
+                      : aten_entry(im, name, &a->item[i]);
     if (a->n == 1)
         return part[0];
     aten_set_int(&axis, "axis", 0);

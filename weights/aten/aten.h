@@ -218,6 +218,9 @@ int aten_floats(struct onnx_import *im, const char *name, int max, double *out);
  * Entries `from` become `to`. */
 struct pb_span aten_sizes(struct onnx_import *im, const char *name,
                           int64_t from, int64_t to);
+/* An item of such a list, as a list of one. */
+struct pb_span aten_entry(struct onnx_import *im, const char *name,
+                          const struct aten_arg *a);
 /* One integer, which may be computed, as a list of one. */
 struct pb_span aten_size(struct onnx_import *im, const char *name,
                          int64_t otherwise);

@@ -77,6 +77,13 @@ int aten_scalar_tensor(struct onnx_import *im)
     return aten_same(im, 0, number(im, "s", dtype, 0));
 }
 
+/* A number out of a tensor of one element. */
+int aten_item(struct onnx_import *im)
+{
+    return ATEN_LAST(im, "Reshape", NULL, aten_tensor(im, "self"),
+                     aten_list(im, 0, NULL));
+}
+
 /* From start to end by steps; one number is the end. */
 int aten_arange(struct onnx_import *im)
 {
@@ -135,4 +142,38 @@ int aten_eye(struct onnx_import *im)
     return aten_same(
         im, 0,
         aten_cast(im, onnx_step_constant(im, c), type_or(im, INFER_F32)));
+}
+
+/* Rows and columns of the entries of a matrix on and below a diagonal (param
+ * 0), or on and above it: a tensor of 2 by their number. */
+int aten_triangle_indices(struct onnx_import *im)
+{
+    const int64_t rows = aten_int(im, "row", 0), cols = aten_int(im, "col", 0);
+    const int64_t offset = aten_int(im, "offset", 0);
+    const enum infer_dtype dtype = type_or(im, INFER_I64);
+    const bool upper = aten_row(im)->param;
+    const int64_t most = 1 << 20;
+    int64_t dim[2] = {2, 0}, *at;
+    struct constant *c;
+
+    if (im->rc < 0 || rows < 1 || cols < 1 || rows > most / cols ||
+        offset < -most || offset > most)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "indices of a triangle of %lldx%lld, diagonal %lld",
+                         (long long)rows, (long long)cols, (long long)offset);
+    for (int64_t i = 0; i < rows * cols; i++)
+        dim[1] += upper ? i % cols - i / cols >= offset
+                        : i % cols - i / cols <= offset;
+    if (dim[1] == 0)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "a triangle of no entries");
+    if (onnx_new_constant(im, INFER_I64, 2, dim, &c) < 0)
+        return im->rc;
+    at = (int64_t *)c->data;
+    for (int64_t i = 0; i < rows * cols; i++) {
+        if (upper ? i % cols - i / cols < offset : i % cols - i / cols > offset)
+            continue;
+        at[dim[1]] = i % cols;
+        *at++ = i / cols;
+    }
+    return aten_same(im, 0, aten_cast(im, onnx_step_constant(im, c), dtype));
 }

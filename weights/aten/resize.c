@@ -24,6 +24,50 @@ static struct pb_span cut_off(struct onnx_import *im, struct pb_span x,
     return x;
 }
 
+/* Whether a list has a number that depends on free sizes. */
+static bool is_computed(struct onnx_import *im, const char *name)
+{
+    const struct aten_arg *a = aten_find(im, name);
+    const struct onnx_small *const *small;
+    struct pb_span now;
+
+    for (int i = 0; a && a->kind == ATEN_LIST && i < a->n; i++)
+        if (a->item[i].kind == ATEN_VALUE &&
+            aten_alias_read(im, a->item[i].text, &now) == 0 &&
+            onnx_named_small(im, now, &small) == 0 && small &&
+            !onnx_small_is_fixed(im, small))
+            return true;
+    return false;
+}
+
+/* Pads that depend on free sizes, of which none is negative. */
+static int pad_freely(struct onnx_import *im, const char *mode, double value)
+{
+    const struct aten_arg *given = aten_find(im, aten_row(im)->onnx);
+    const struct pb_span x = aten_tensor(im, "self");
+    const int rank = aten_rank(im, x), n = given->n / 2;
+    struct aten_arg item[2 * INFER_MAX_RANK];
+    struct aten_attrs a = {.n = 0}, axis = {.n = 0};
+    struct pb_span part[2 * INFER_MAX_RANK];
+
+    if (im->rc < 0 || given->n % 2 || n > rank)
+        return onnx_fail(im, INFER_EFORMAT, "%d paddings of rank %d", given->n,
+                         rank);
+    for (int i = 0; i < 2 * rank; i++) {
+        const int back = rank - 1 - i % rank;
+
+        item[i] = (struct aten_arg){.kind = ATEN_INT};
+        if (back < n)
+            item[i] = given->item[2 * back + i / rank];
+        part[i] = aten_entry(im, "pad", &item[i]);
+    }
+    aten_set_int(&axis, "axis", 0);
+    aten_set_word(&a, "mode", mode);
+    return ATEN_LAST(im, "Pad", &a, x,
+                     aten_step(im, "Concat", &axis, 2 * rank, part),
+                     aten_scalar(im, aten_type_of(im, x), value));
+}
+
 /* Negative pads cut off from what the others made; where pixels come from the
  * other end, they cut off first.
  * PyTorch lists the last dimension first, with both ends side by side. */
@@ -33,9 +77,12 @@ static int pad(struct onnx_import *im, const char *mode, double value)
     struct pb_span x = aten_tensor(im, "self");
     const int rank = aten_rank(im, x);
     int64_t given[2 * INFER_MAX_RANK], both[2 * INFER_MAX_RANK];
-    const int n = aten_ints(im, aten_row(im)->onnx, 2 * INFER_MAX_RANK, given);
     struct aten_attrs a = {.n = 0};
+    int n;
 
+    if (is_computed(im, aten_row(im)->onnx))
+        return pad_freely(im, mode, value);
+    n = aten_ints(im, aten_row(im)->onnx, 2 * INFER_MAX_RANK, given);
     if (im->rc < 0 || n < 0 || n % 2 || n / 2 > rank)
         return onnx_fail(im, INFER_EFORMAT, "%d paddings of rank %d", n, rank);
     memset(both, 0, sizeof both);

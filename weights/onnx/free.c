@@ -53,14 +53,72 @@ int onnx_size_like(const struct onnx_import *im,
     return -1;
 }
 
+int onnx_size_like_one(struct onnx_import *im, int64_t (*want)[INFER_MAX_RANK],
+                       int i, int n, int64_t *dim)
+{
+    bool marked[INFER_MAX_RANK] = {false};
+    int64_t size[ONNX_PROBES];
+    int like;
+
+    marked[i] = true;
+    like = onnx_size_like(im, want, marked, n, dim);
+    if (like >= 0 || im->rc < 0)
+        return like;
+    for (int p = 0; p < im->probes; p++)
+        size[p] = want[p][i];
+    like = onnx_make_size(im, size);
+    if (like >= 0)
+        dim[i] = GRAPH_EXPAND_LIKE(im->type[like][0].rank - 1);
+    return like;
+}
+
+/* One GRAPH_EXPAND, like `like` unless that is -1. */
+static int expand(struct onnx_import *im, int in, int like, int n,
+                  const int64_t *dim, int out, int *value)
+{
+    const int both[2] = {in, like};
+    union graph_attr attr;
+
+    onnx_defaults(GRAPH_EXPAND, &attr);
+    attr.dims.n = n;
+    memcpy(attr.dims.dim, dim, (size_t)n * sizeof *dim);
+    return onnx_emit(im, GRAPH_EXPAND, &attr, both, like >= 0 ? 2 : 1, out,
+                     value);
+}
+
+/* Sizes that no tensor has all of, one after the other. */
+static int expand_in_turn(struct onnx_import *im, int in,
+                          int64_t (*want)[INFER_MAX_RANK], const bool *marked,
+                          int n, const int64_t *dim, int out, int *value)
+{
+    int64_t one[INFER_MAX_RANK] = {0};
+
+    for (int i = 0; i < n && im->rc == 0; i++) {
+        int like;
+
+        for (int d = 0; d < n; d++)
+            one[d] = 1;
+        if (!marked[i])
+            continue;
+        like = onnx_size_like_one(im, want, i, n, one);
+        if (like < 0)
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "an expansion to a free size that is that of no "
+                             "tensor; --input-shape fixes free sizes");
+        expand(im, in, like, n, one, -1, &in);
+    }
+    for (int d = 0; d < n; d++)
+        one[d] = marked[d] ? 1 : dim[d];
+    return expand(im, in, -1, n, one, out, value);
+}
+
 int onnx_emit_expand(struct onnx_import *im, int in,
                      int64_t (*want)[INFER_MAX_RANK], int n, int out,
                      int *value)
 {
     bool marked[INFER_MAX_RANK] = {false}, any = false;
     int64_t dim[INFER_MAX_RANK] = {0};
-    union graph_attr attr;
-    int both[2] = {in, -1};
+    int like = -1;
 
     if (im->rc < 0)
         return im->rc;
@@ -80,15 +138,10 @@ int onnx_emit_expand(struct onnx_import *im, int in,
         any = any || marked[i];
     }
     if (any)
-        both[1] = onnx_size_like(im, want, marked, n, dim);
-    if (any && both[1] < 0)
-        return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "an expansion to a free size that is that of no "
-                         "tensor; --input-shape fixes free sizes");
-    onnx_defaults(GRAPH_EXPAND, &attr);
-    attr.dims.n = n;
-    memcpy(attr.dims.dim, dim, sizeof(dim));
-    return onnx_emit(im, GRAPH_EXPAND, &attr, both, any ? 2 : 1, out, value);
+        like = onnx_size_like(im, want, marked, n, dim);
+    if (any && like < 0)
+        return expand_in_turn(im, in, want, marked, n, dim, out, value);
+    return expand(im, in, like, n, dim, out, value);
 }
 
 /* ---- small tensors of free sizes ----------------------------------- */

@@ -374,8 +374,10 @@ static void explain_open_sizes(struct onnx_import *settings,
 }
 
 /* Most files state a batch of 1 and mean any, and most with open sizes take odd
- * ones.  Where that reading does not work out, the batch stays as it is stated,
- * and the sizes are even. */
+ * ones.  Where that reading does not work out, the batch stays as it is stated.
+ * Where a network does not take odd sizes, its shapes being in conflict then,
+ * they are even: not where a limit of this reader is in the way, since what the
+ * network does at odd sizes would be lost without a word. */
 static int import_at_sizes(struct onnx_import *settings, struct pb_span name,
                            struct graph **out)
 {
@@ -384,8 +386,12 @@ static int import_at_sizes(struct onnx_import *settings, struct pb_span name,
 
     settings->freed_batch = settings->odd_sizes = true;
     rc = attempt(settings, name, &choice, out);
-    settings->freed_batch = settings->odd_sizes = false;
-    if (rc < 0 && choice && rc != INFER_EMEMORY)
+    settings->freed_batch = false;
+    if (rc < 0 && choice && settings->free_extent && rc != INFER_EMEMORY)
+        rc = attempt(settings, name, &choice, out);
+    settings->odd_sizes = false;
+    if (rc < 0 && choice && rc != INFER_EMEMORY &&
+        (rc == INFER_EFORMAT || !settings->free_extent))
         rc = attempt(settings, name, &choice, out);
     return rc;
 }

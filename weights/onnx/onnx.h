@@ -272,6 +272,17 @@ int onnx_cut_to(struct onnx_import *im, int x, int axis, const int64_t *begin,
 int onnx_pad_to(struct onnx_import *im, int x, int axis, const int64_t *before,
                 const int64_t *size, enum kern_pad_mode mode, float value);
 
+/* A value of the graph whose last dimension has a size that no tensor has: a
+ * size of a tensor divided by a number, rounded down or up, or the multiple of
+ * the number next to it, or one that is larger or smaller by a small number. -1
+ * where the size, which is one at each probe, is none of these. */
+int onnx_make_size(struct onnx_import *im, const int64_t *size);
+/* A tensor of a few numbers, of which each is a size of a tensor of the graph,
+ * its inverse, or either with a small number added, times a factor: *value, or
+ * -1 where they are not. */
+int onnx_numbers_of_sizes(struct onnx_import *im,
+                          const struct onnx_small *const *small, int *value);
+
 /* ---- attributes of the current node -------------------------------- */
 
 /* Each marks the attribute as used; one that nothing asked for is refused in
@@ -376,6 +387,10 @@ int onnx_emit_expand(struct onnx_import *im, int in,
 int onnx_size_like(const struct onnx_import *im,
                    int64_t (*want)[INFER_MAX_RANK], const bool *marked, int n,
                    int64_t *dim);
+/* The same of one size, number i of n, which is made where no tensor has it and
+ * onnx_make_size() can. */
+int onnx_size_like_one(struct onnx_import *im, int64_t (*want)[INFER_MAX_RANK],
+                       int i, int n, int64_t *dim);
 /* A small tensor of free sizes whose elements repeat along them, or count along
  * them by equal steps, as a value of the graph: a constant, expanded, and what
  * is counted.  *value is -1 where it is none. */

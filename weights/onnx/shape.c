@@ -69,6 +69,16 @@ static int resolve_target(struct onnx_import *im, int p, bool allow_zero,
     return 0;
 }
 
+/* The first size that is marked. */
+static int other(const bool *marked, int n)
+{
+    int i = 0;
+
+    while (i < n - 1 && !marked[i])
+        i++;
+    return i;
+}
+
 /* Sizes that are marked: one is the rest, and one tensor has the others.  That
  * tensor, -1 where only one is marked. */
 static int other_sizes(struct onnx_import *im, struct target *t, bool *marked,
@@ -84,6 +94,9 @@ static int other_sizes(struct onnx_import *im, struct target *t, bool *marked,
         marked[i] = false;
         out[i] = -1;
         like = n > 1 ? onnx_size_like(im, t->dim, marked, t->rank, out) : -1;
+        if (n == 2 && like < 0)
+            like = onnx_size_like_one(im, t->dim, other(marked, t->rank),
+                                      t->rank, out);
         if (n == 1 || like >= 0)
             return like;
         marked[i] = true;

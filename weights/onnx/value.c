@@ -239,7 +239,9 @@ int onnx_value_graph(struct onnx_import *im, int value, int *out)
         if (v->state == ONNX_SMALL && !v->constant && im->node) {
             int expanded;
 
-            if (onnx_expand_small(im, v->small, &expanded) < 0)
+            if (onnx_expand_small(im, v->small, &expanded) < 0 ||
+                (expanded < 0 &&
+                 onnx_numbers_of_sizes(im, v->small, &expanded) < 0))
                 return im->rc;
             v = &im->value[value];
             v->graph = expanded;

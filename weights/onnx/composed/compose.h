@@ -23,6 +23,8 @@ enum infer_dtype compose_dtype(const struct onnx_import *im, int value);
 int64_t compose_dim(struct onnx_import *im, int value, int d);
 /* The same, but -1 without an error where it differs. */
 int64_t compose_free_dim(struct onnx_import *im, int value, int d);
+/* Dimension d, which differs between the probes, as F32 of one element. */
+int compose_size(struct onnx_import *im, int value, int d);
 /* EFORMAT unless the rank is min .. max. */
 int compose_need_rank(struct onnx_import *im, int value, int min, int max);
 /* Attribute 'axis' as a dimension of the value. */

@@ -7,6 +7,7 @@
  * result's size is that of a tensor of the graph; begin is computed at run time
  * from the sizes of tensors, of which each is told apart by its probes.
  */
+#include <math.h>
 #include <string.h>
 
 #include "weights/onnx/composed/compose.h"
@@ -98,6 +99,17 @@ static int size_of(struct onnx_import *im, const struct term *t)
     return compose_reduce(im, KERN_REDUCE_SUM, ones(im, t->size), 0);
 }
 
+int compose_size(struct onnx_import *im, int value, int d)
+{
+    struct term t = {.value = value, .dim = d};
+
+    if (im->rc < 0)
+        return -1;
+    for (int p = 0; p < im->probes; p++)
+        t.size[p] = im->type[value][p].dim[d];
+    return size_of(im, &t);
+}
+
 static int difference(struct onnx_import *im, const struct term *a,
                       const struct term *b)
 {
@@ -159,6 +171,203 @@ static int number(struct onnx_import *im, const int64_t *n)
             return compose_linear(im, 1, (double)more, size_of(im, &term[i]));
     }
     return from_pair(im, n, term, n_terms);
+}
+
+/* ---- sizes that no tensor has ---------------------------------------- */
+
+/* The largest number that a size is divided by. */
+#define MAX_DIVISOR 128
+
+/* A size made of that of a term: (size + add) / divisor, rounded down, times.
+ */
+struct made {
+    struct term term;
+    int64_t add, divisor, times;
+};
+
+static bool makes(const struct onnx_import *im, const int64_t *size,
+                  const struct made *m)
+{
+    for (int p = 0; p < im->probes; p++)
+        if (m->term.size[p] + m->add < m->divisor ||
+            (m->term.size[p] + m->add) / m->divisor * m->times != size[p])
+            return false;
+    return true;
+}
+
+/* Rounded up or down to a multiple, the same in units of the divisor, or with a
+ * number added. */
+static bool find_made(const struct onnx_import *im, const int64_t *size,
+                      const struct term *term, int n_terms, struct made *m)
+{
+    for (int64_t k = 2; k <= MAX_DIVISOR; k++)
+        for (int i = 0; i < n_terms; i++)
+            for (int way = 0; way < 4; way++) {
+                *m = (struct made){.term = term[i],
+                                   .add = way % 2 ? 0 : k - 1,
+                                   .divisor = k,
+                                   .times = way < 2 ? k : 1};
+                if (makes(im, size, m))
+                    return true;
+            }
+    for (int64_t k = -MAX_ADDEND; k <= MAX_ADDEND; k++)
+        for (int i = 0; i < n_terms; i++) {
+            *m = (struct made){
+                .term = term[i], .add = k, .divisor = 1, .times = 1};
+            if (makes(im, size, m))
+                return true;
+        }
+    return false;
+}
+
+/* Windows of `divisor` entries side by side, of which each gives one. */
+static int divide(struct onnx_import *im, int x, int64_t divisor)
+{
+    union graph_attr attr;
+
+    if (im->rc < 0 || divisor == 1)
+        return x;
+    onnx_defaults(GRAPH_POOL, &attr);
+    attr.pool.pool.kind = KERN_POOL_MAX;
+    attr.pool.pool.window[0] = attr.pool.pool.stride[0] = (int)divisor;
+    onnx_emit(im, GRAPH_POOL, &attr, &x, 1, -1, &x);
+    return x;
+}
+
+int onnx_make_size(struct onnx_import *im, const int64_t *size)
+{
+    struct term term[MAX_TERMS];
+    int64_t repeats[3] = {1, 1, 1};
+    struct made m;
+    int x;
+
+    if (im->rc < 0 || !im->odd_sizes ||
+        !find_made(im, size, term, list_terms(im, term), &m))
+        return -1;
+    x = compose_reshape(im, ones(im, m.term.size), 3,
+                        (const int64_t[]){1, 1, -1});
+    if (m.add > 0)
+        x = compose_pad(im, x, 2, 0, (int)m.add, 1);
+    else if (m.add < 0)
+        x = compose_slice(im, x, 2, -m.add, OP_MAX_COUNT, 1);
+    x = divide(im, x, m.divisor);
+    repeats[2] = m.times;
+    if (m.times > 1)
+        onnx_emit_dims(im, GRAPH_TILE, x, 3, repeats, -1, &x);
+    return im->rc < 0 ? -1 : x;
+}
+
+/* ---- numbers of sizes as data -------------------------------------- */
+
+/* Such tensors have at most this many numbers. */
+#define MAX_NUMBERS 16
+
+/* What a number is of a size at every probe: times (size + add), or times
+ * / (size + add). */
+struct formula {
+    struct term term;
+    double times, add;
+    bool inverse;
+};
+
+static double of_size(const struct formula *f, int64_t size)
+{
+    const double n = (double)size + f->add;
+
+    return f->inverse ? 1 / n : n;
+}
+
+/* Floats may be off by their rounding. */
+static bool fits(const struct onnx_import *im, const double *n, bool integers,
+                 struct formula *f)
+{
+    const double first = of_size(f, f->term.size[0]);
+
+    if (first == 0 || !isfinite(first))
+        return false;
+    f->times = n[0] / first;
+    /* Of even sizes alone a half could be one that is rounded. */
+    if (!f->inverse && (integers || !im->odd_sizes) &&
+        f->times != floor(f->times))
+        return false;
+    for (int p = 0; p < im->probes; p++) {
+        const double got = f->times * of_size(f, f->term.size[p]);
+
+        if (integers ? got != n[p] : fabs(got - n[p]) > 2e-7 * fabs(n[p]))
+            return false;
+    }
+    return true;
+}
+
+static bool find_formula(const struct onnx_import *im, const double *n,
+                         bool integers, const struct term *term, int n_terms,
+                         struct formula *f)
+{
+    /* The plainest first: nothing, 0.5, -0.5, 1, ... is added. */
+    for (int k = 0; k <= 4 * MAX_ADDEND; k++)
+        for (int i = 0; i < n_terms; i++)
+            for (int inverse = 0; inverse <= (integers ? 0 : 1); inverse++) {
+                *f = (struct formula){.term = term[i],
+                                      .add = (k + 1) / 2 * (k % 2 ? 0.5 : -0.5),
+                                      .inverse = inverse};
+                if (fits(im, n, integers, f))
+                    return true;
+            }
+    return false;
+}
+
+/* Element k at each probe. */
+static bool elements(const struct onnx_import *im,
+                     const struct onnx_small *const *small, int64_t k,
+                     double *n)
+{
+    bool fixed = true;
+
+    for (int p = 0; p < im->probes; p++) {
+        n[p] = small[p]->i ? (double)small[p]->i[k] : small[p]->d[k];
+        fixed = fixed && n[p] == n[0];
+    }
+    return fixed;
+}
+
+int onnx_numbers_of_sizes(struct onnx_import *im,
+                          const struct onnx_small *const *small, int *value)
+{
+    const enum infer_dtype dtype = small[0]->dtype;
+    const bool integers = small[0]->i != NULL;
+    struct formula f[MAX_NUMBERS];
+    struct term term[MAX_TERMS];
+    double n[MAX_NUMBERS][ONNX_PROBES];
+    int part[MAX_NUMBERS], n_terms;
+    bool fixed[MAX_NUMBERS];
+
+    *value = -1;
+    if (onnx_small_is_free(im, small) || small[0]->count > MAX_NUMBERS ||
+        small[0]->count < 1 || dtype == INFER_BOOL)
+        return im->rc;
+    n_terms = list_terms(im, term);
+    for (int64_t k = 0; k < small[0]->count; k++) {
+        fixed[k] = elements(im, small, k, n[k]);
+        if (!fixed[k] &&
+            !find_formula(im, n[k], integers, term, n_terms, &f[k]))
+            return im->rc;
+    }
+    for (int64_t k = 0; k < small[0]->count; k++) {
+        part[k] =
+            fixed[k] ? compose_number(im, INFER_F32, n[k][0])
+                     : compose_linear(im, 1, f[k].add, size_of(im, &f[k].term));
+        if (!fixed[k] && f[k].inverse)
+            part[k] = compose_binary(im, KERN_DIV,
+                                     compose_number(im, INFER_F32, f[k].times),
+                                     part[k]);
+        else if (!fixed[k])
+            part[k] = compose_linear(im, f[k].times, 0, part[k]);
+        part[k] = compose_reshape(im, part[k], 1, (const int64_t[]){1});
+    }
+    *value = compose_concat(im, (int)small[0]->count, part, 0);
+    *value = compose_cast(
+        im, dtype, compose_reshape(im, *value, small[0]->rank, small[0]->dim));
+    return im->rc;
 }
 
 /* ---- positions ----------------------------------------------------- */

@@ -29,7 +29,8 @@ struct sampling {
     enum sample_border border;
     bool align;
     int axes;
-    int64_t extent[AXES];
+    int64_t extent[AXES]; /* -1: free */
+    int size[AXES];       /* and then its value, F32 of one element; else -1 */
     struct tap tap[AXES][4];
 };
 
@@ -38,12 +39,34 @@ static int taps_of(enum sample_mode mode)
     return mode == SAMPLE_NEAREST ? 1 : mode == SAMPLE_LINEAR ? 2 : 4;
 }
 
+/* ---- extents ------------------------------------------------------- */
+
+/* times n + add of the extent n of an axis, as F32 of one element. */
+static int of_extent(struct onnx_import *im, const struct sampling *s, int axis,
+                     double times, double add)
+{
+    if (s->size[axis] >= 0)
+        return compose_linear(im, times, add, s->size[axis]);
+    return compose_number(im, INFER_F32, times * (double)s->extent[axis] + add);
+}
+
+/* x from low to n + more. */
+static int clip(struct onnx_import *im, const struct sampling *s, int axis,
+                double low, double more, int x)
+{
+    if (s->size[axis] < 0)
+        return compose_clip(im, low, (double)s->extent[axis] + more, x);
+    x = compose_binary(im, KERN_MAX, x, compose_number(im, INFER_F32, low));
+    return compose_binary(im, KERN_MIN, x, of_extent(im, s, axis, 1, more));
+}
+
 /* ---- taps ---------------------------------------------------------- */
 
-/* 1 where low <= x <= high, else 0. */
-static int inside(struct onnx_import *im, int x, double low, double high)
+/* 1 where low <= x <= n + more, else 0. */
+static int inside(struct onnx_import *im, const struct sampling *s, int axis,
+                  int x, double low, double more)
 {
-    const int clipped = compose_clip(im, low, high, x);
+    const int clipped = clip(im, s, axis, low, more, x);
 
     return compose_cast(im, INFER_F32,
                         compose_binary(im, KERN_EQUAL, clipped, x));
@@ -55,16 +78,20 @@ static int mirror(struct onnx_import *im, const struct sampling *s, int axis,
                   int x)
 {
     const double low = s->align ? 0 : -0.5;
-    const double span = (double)s->extent[axis] - (s->align ? 1 : 0);
+    const double less = s->align ? 1 : 0;
     int period;
 
-    if (span <= 0)
+    if (s->size[axis] < 0 && (double)s->extent[axis] <= less)
         return compose_linear(im, 0, 0, x);
     /* t = |x - low| mod 2 span; the result is low + min(t, 2 span - t) */
-    period = compose_number(im, INFER_F32, 2 * span);
+    period = of_extent(im, s, axis, 2, -2 * less);
     x = compose_unary(im, KERN_ABS, compose_linear(im, 1, -low, x));
     x = compose_binary(im, KERN_MOD, x, period);
-    x = compose_binary(im, KERN_MIN, x, compose_linear(im, -1, 2 * span, x));
+    x = compose_binary(
+        im, KERN_MIN, x,
+        s->size[axis] < 0
+            ? compose_linear(im, -1, 2 * ((double)s->extent[axis] - less), x)
+            : compose_binary(im, KERN_SUB, period, x));
     return compose_linear(im, 1, low, x);
 }
 
@@ -72,16 +99,14 @@ static int mirror(struct onnx_import *im, const struct sampling *s, int axis,
 static struct tap settle(struct onnx_import *im, const struct sampling *s,
                          int axis, int at, int weight)
 {
-    const double last = (double)s->extent[axis] - 1;
-
     if (s->border == BORDER_ZEROS) {
-        const int in = inside(im, at, 0, last);
+        const int in = inside(im, s, axis, at, 0, -1);
 
         weight = weight < 0 ? in : compose_binary(im, KERN_MUL, weight, in);
     }
     if (s->border == BORDER_REFLECTION)
         at = compose_unary(im, KERN_ROUND, mirror(im, s, axis, at));
-    return (struct tap){compose_clip(im, 0, last, at), weight};
+    return (struct tap){clip(im, s, axis, 0, -1, at), weight};
 }
 
 /* Keys' cubic of a distance t: with a = -0.75,
@@ -141,12 +166,14 @@ static struct tap combine(struct onnx_import *im, const struct sampling *s,
 
         choice /= taps_of(s->mode);
         all.at =
-            d == 0
-                ? at
-                : compose_binary(im, KERN_ADD, at,
-                                 compose_binary(im, KERN_MUL, all.at,
-                                                compose_integer(im, INFER_I64,
-                                                                s->extent[d])));
+            d == 0 ? at
+                   : compose_binary(
+                         im, KERN_ADD, at,
+                         compose_binary(
+                             im, KERN_MUL, all.at,
+                             s->size[d] < 0
+                                 ? compose_integer(im, INFER_I64, s->extent[d])
+                                 : compose_cast(im, INFER_I64, s->size[d])));
         if (t->weight >= 0)
             all.weight = all.weight < 0 ? t->weight
                                         : compose_binary(im, KERN_MUL,
@@ -205,13 +232,17 @@ static int weigh_planes(struct onnx_import *im, int weight)
 static int coordinate(struct onnx_import *im, const struct sampling *s,
                       int grid, int axis)
 {
-    const double n = (double)s->extent[axis];
+    const double n = (double)s->extent[axis], less = s->align ? 1 : 0;
     const int d = s->axes - 1 - axis; /* x comes first */
     const int g =
         compose_squeeze(im, compose_slice(im, grid, 2, d, d + 1, 1), 2);
 
-    return s->align ? compose_linear(im, (n - 1) / 2, (n - 1) / 2, g)
-                    : compose_linear(im, n / 2, (n - 1) / 2, g);
+    if (s->size[axis] < 0)
+        return compose_linear(im, (n - less) / 2, (n - 1) / 2, g);
+    return compose_binary(
+        im, KERN_ADD, of_extent(im, s, axis, 0.5, -0.5),
+        compose_binary(im, KERN_MUL, of_extent(im, s, axis, 0.5, -0.5 * less),
+                       g));
 }
 
 /* As torch: the reflected and the clipped coordinate has the neighbours. */
@@ -222,7 +253,7 @@ static int bound(struct onnx_import *im, const struct sampling *s, int axis,
         return x;
     if (s->border == BORDER_REFLECTION)
         x = mirror(im, s, axis, x);
-    return compose_clip(im, 0, (double)s->extent[axis] - 1, x);
+    return clip(im, s, axis, 0, -1, x);
 }
 
 static int read_sampling(struct onnx_import *im, struct sampling *s)
@@ -250,12 +281,29 @@ static int flatten(struct onnx_import *im, struct sampling *s, int x)
 
     s->axes = compose_rank(im, x) - 2;
     for (int d = 0; d < s->axes; d++) {
-        s->extent[d] = compose_dim(im, x, 2 + d);
-        if (im->rc == 0 && (s->extent[d] < 1 || s->extent[d] > 1 << 24))
+        s->extent[d] = compose_free_dim(im, x, 2 + d);
+        s->size[d] = s->extent[d] < 0 ? compose_size(im, x, 2 + d) : -1;
+        if (im->rc == 0 && s->size[d] < 0 &&
+            (s->extent[d] < 1 || s->extent[d] > 1 << 24))
             onnx_fail(im, INFER_EFORMAT, "a picture of %lld pixels",
                       (long long)s->extent[d]);
     }
     return compose_reshape(im, x, 3, flat);
+}
+
+/* N,C,points in the shape of the grid N,spatial,axes. */
+static int as_grid(struct onnx_import *im, int y, int grid)
+{
+    const int both[2] = {y, grid};
+    union graph_attr attr;
+    int value = -1;
+
+    onnx_defaults(GRAPH_RESHAPE, &attr);
+    attr.dims.n = compose_rank(im, grid);
+    for (int d = 2; d < attr.dims.n; d++)
+        attr.dims.dim[d] = GRAPH_EXPAND_LIKE(d - 1);
+    onnx_emit(im, GRAPH_RESHAPE, &attr, both, 2, -1, &value);
+    return value;
 }
 
 int onnx_import_grid_sample(struct onnx_import *im)
@@ -263,7 +311,8 @@ int onnx_import_grid_sample(struct onnx_import *im)
     int64_t points[3] = {0, -1, 0}, out[2 + AXES] = {0, 0};
     struct sampling s = {.mode = SAMPLE_LINEAR};
     struct planes p;
-    int grid, y, x;
+    int grid, y, x, shape;
+    bool free = false;
 
     onnx_arity(im, 2, 2);
     read_sampling(im, &s);
@@ -279,14 +328,19 @@ int onnx_import_grid_sample(struct onnx_import *im)
     if (s.mode == SAMPLE_CUBIC && s.axes != 2)
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "cubic sampling of %d dimensions", s.axes);
-    for (int d = 0; d < s.axes; d++)
-        out[2 + d] = compose_dim(im, grid, 1 + d);
+    for (int d = 0; d < s.axes; d++) {
+        out[2 + d] = compose_free_dim(im, grid, 1 + d);
+        free = free || out[2 + d] < 0;
+    }
     points[2] = s.axes;
+    shape = grid;
     grid = compose_reshape(im, grid, 3, points);
     for (int d = 0; d < s.axes; d++)
         make_taps(im, &s, d, bound(im, &s, d, coordinate(im, &s, grid, d)));
     y = join_taps(im, &s, KERN_ADD, read_planes, &p, weigh_planes);
-    return compose_output(im, 0, compose_reshape(im, y, 2 + s.axes, out));
+    return compose_output(im, 0,
+                          free ? as_grid(im, y, shape)
+                               : compose_reshape(im, y, 2 + s.axes, out));
 }
 
 /* ---- AffineGrid ---------------------------------------------------- */
@@ -444,10 +498,9 @@ static void roi_taps(struct onnx_import *im, const struct roi *r,
                      struct sampling *s, int axis)
 {
     const int points = roi_points(im, r, axis), place = axis == 0 ? 2 : 1;
-    const int in = inside(im, points, -1, (double)s->extent[axis]);
+    const int in = inside(im, s, axis, points, -1, 0);
 
-    make_taps(im, s, axis,
-              compose_clip(im, 0, (double)s->extent[axis] - 1, points));
+    make_taps(im, s, axis, clip(im, s, axis, 0, -1, points));
     for (int k = 0; k < 2; k++) {
         struct tap *t = &s->tap[axis][k];
 
@@ -477,7 +530,12 @@ int onnx_import_roi_align(struct onnx_import *im)
     rows.x = compose_reshape(im, compose_transpose(im, x, 4, last), 2, flat);
     rows.base = compose_binary(
         im, KERN_MUL, compose_cast(im, INFER_I64, compose_input(im, 2)),
-        compose_integer(im, INFER_I64, s.extent[0] * s.extent[1]));
+        s.size[0] < 0 && s.size[1] < 0
+            ? compose_integer(im, INFER_I64, s.extent[0] * s.extent[1])
+            : compose_cast(im, INFER_I64,
+                           compose_binary(im, KERN_MUL,
+                                          of_extent(im, &s, 0, 1, 0),
+                                          of_extent(im, &s, 1, 1, 0))));
     rows.base = compose_reshape(im, rows.base, 3, (const int64_t[]){-1, 1, 1});
     for (int d = 0; d < 2; d++) {
         roi_taps(im, &r, &s, d);

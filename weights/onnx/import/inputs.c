@@ -24,15 +24,20 @@ given_shape(const struct onnx_import *im, const char *name, int position)
 /* Sizes of a free dimension at the probes.  Each free dimension gets sizes of
  * its own, so that no two are ever mistaken for one another.  Spatial ones are
  * large and divide well, as some networks need them.  Where the network takes
- * it, the second is above a multiple of 32 by 1 and the last below by 1: one of
- * them stays odd when it is halved again and again upwards, the other when
- * downwards, and so "twice this tensor" and "as large as that one" are two
- * things at every stride.  Attention between all pixels is beyond any memory at
- * these sizes; smaller ones are tried after them. */
+ * it, the second is above a multiple of 32 by 1, 3, 5, ... and the last below
+ * by as much, each dimension by a number of its own: one of them stays odd when
+ * it is halved again and again upwards, the other when downwards, so that
+ * "twice this tensor" and "as large as that one" are two things at every
+ * stride, and what is missing to a multiple tells the dimensions apart.
+ * Attention between all pixels is beyond any memory at these sizes; smaller
+ * ones are tried after them. */
 int64_t onnx_probe_size(const struct onnx_import *im, int probe, int dimension)
 {
     const int64_t k = 3 * (int64_t)probe + dimension;
-    const int add = !im->odd_sizes || probe == 0 ? 0 : probe == 1 ? 1 : -1;
+    const int more = 2 * dimension - 1;
+    const int add = !im->odd_sizes || probe == 0 ? 0
+                    : probe == 1                 ? more
+                                                 : -more;
 
     if (dimension == 0)
         return probe + 1;

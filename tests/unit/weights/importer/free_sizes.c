@@ -310,6 +310,152 @@ TEST(test_pad)
     }
 }
 
+/* The picture is padded to multiples of 4, half of it before, and cut to its
+ * size again: windows of attention, networks that halve.  The pads of heights
+ * and of widths are told apart although both are remainders. */
+TEST(test_multiple)
+{
+    for (int back = 0; back < 2; back++) {
+        static const int64_t size[][2] = {{4, 8}, {5, 6}, {7, 9}, {8, 3}};
+        struct pb_message m = picture(), a = EMPTY;
+        struct graph *g;
+
+        graph_ints(&m, "last", DIMS(2), INTS(2, 3));
+        graph_ints(&m, "none", DIMS(2), INTS(0, 0));
+        graph_ints(&m, "four", 0, NULL, INTS(4));
+        graph_node(&m, "Gather", "shape last", "size", NULL);
+        graph_node(&m, "Mod", "size four", "over", NULL);
+        graph_node(&m, "Sub", "four over", "lack", NULL);
+        graph_node(&m, "Mod", "lack four", "more", NULL);
+        graph_node(&m, "Div", "more two", "half", NULL);
+        graph_node(&m, "Sub", "more half", "rest", NULL);
+        attr_int(&a, "axis", 0);
+        graph_node(&m, "Concat", "none half none rest", "pads", &a);
+        graph_node(&m, "Pad", "x pads", back ? "padded" : "y", NULL);
+        if (back) {
+            graph_node(&m, "Add", "half size", "end", NULL);
+            graph_node(&m, "Slice", "padded half end last", "y", NULL);
+        }
+        g = must_read(model_of(&m, 13));
+        for (size_t k = 0; k < COUNT(size); k++) {
+            const int h = (int)size[k][0], w = (int)size[k][1];
+            const int tall = (h + 3) / 4 * 4, wide = (w + 3) / 4 * 4;
+            const int top = (tall - h) / 2, left = (wide - w) / 2;
+            float x[2 * 8 * 12], want[2 * 8 * 12];
+
+            for (int i = 0; i < 2 * h * w; i++)
+                x[i] = (float)i + 1;
+            for (int i = 0; i < 2 * tall * wide; i++) {
+                const int r = i / wide % tall - top, q = i % wide - left;
+
+                want[i] = r < 0 || r >= h || q < 0 || q >= w
+                              ? 0
+                              : x[(i / wide / tall * h + r) * w + q];
+            }
+            must_give(g, h, w, x, back ? x : want,
+                      (size_t)(back ? 2 * h * w : 2 * tall * wide));
+        }
+        graph_free(g);
+    }
+}
+
+/* Where this reader does not follow what is done with a remainder, the network
+ * is not read at multiples alone. */
+TEST(test_remainder)
+{
+    struct pb_message m = picture(), a = EMPTY;
+
+    graph_ints(&m, "four", 0, NULL, INTS(4));
+    graph_node(&m, "Mod", "w four", "over", NULL);
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Cast", "over", "real", &a);
+    graph_node(&m, "Add", "x real", "y", NULL);
+    must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, "'real' depends on");
+}
+
+/* Sizes as numbers: y = x / (w - 1) + 3 h - 2 w + 0.5 / h. */
+TEST(test_numbers)
+{
+    static const int64_t size[][2] = {{4, 6}, {5, 3}, {9, 4}};
+    struct pb_message m = picture(), a = EMPTY;
+    struct graph *g;
+
+    graph_floats(&m, "half", 0, NULL, FLOATS(0.5f));
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Sub", "w one", "before", NULL);
+    graph_node(&m, "Cast", "before", "by", &a);
+    graph_node(&m, "Div", "x by", "scaled", NULL);
+    graph_node(&m, "Mul", "h three", "tripled", NULL);
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Cast", "tripled", "more", &a);
+    graph_node(&m, "Mul", "w two", "doubled", NULL);
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Cast", "doubled", "less", &a);
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Cast", "h", "rows", &a);
+    graph_node(&m, "Div", "half rows", "part", NULL);
+    graph_node(&m, "Add", "scaled more", "s", NULL);
+    graph_node(&m, "Sub", "s less", "t", NULL);
+    graph_node(&m, "Add", "t part", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    for (size_t k = 0; k < COUNT(size); k++) {
+        const int h = (int)size[k][0], w = (int)size[k][1];
+        float x[72], y[72];
+        struct graph *copy = graph_copy(g);
+
+        for (int i = 0; i < 2 * h * w; i++)
+            x[i] = (float)i;
+        assert_non_null(copy);
+        run_reference(copy, DIMS(1, 2, h, w), x, y, sizeof y);
+        for (int i = 0; i < 2 * h * w; i++)
+            assert_float_equal(
+                y[i], i / (w - 1.0) + 3.0 * h - 2.0 * w + 0.5 / h, 1e-5);
+    }
+    graph_free(g);
+}
+
+/* A picture of a free size read at points that are its own values: -1 and 1 are
+ * its edges, and -3 and 3, mirrored, too. */
+TEST(test_grid_sample)
+{
+    static const struct {
+        const char *border;
+        bool align;
+        float first, last;
+    } way[] = {{"zeros", true, -1, 1},
+               {"reflection", true, 3, -3},
+               {"reflection", true, -1, 1},
+               {"border", false, -1, 1}};
+    static const int64_t size[][2] = {{4, 6}, {5, 3}, {9, 4}};
+
+    for (size_t k = 0; k < COUNT(way); k++) {
+        struct pb_message m = picture(), a = EMPTY;
+        struct graph *g;
+
+        attr_ints(&a, "perm", DIMS(0, 2, 3, 1));
+        graph_node(&m, "Transpose", "x", "points", &a);
+        attr_int(&a, "align_corners", way[k].align);
+        attr_text(&a, "padding_mode", way[k].border);
+        graph_node(&m, "GridSample", "x points", "y", &a);
+        g = must_read(model_of(&m, 16));
+        for (size_t i = 0; i < COUNT(size); i++) {
+            const int h = (int)size[i][0], w = (int)size[i][1], n = h * w;
+            float x[72], want[72];
+
+            for (int e = 0; e < 2 * n; e++)
+                x[e] = e * 7 % 5 < 2 ? way[k].first : way[k].last;
+            for (int e = 0; e < 2 * n; e++) {
+                const int col = x[e % n] == way[k].first ? 0 : w - 1;
+                const int row = x[n + e % n] == way[k].first ? 0 : h - 1;
+
+                want[e] = x[e / n * n + row * w + col];
+            }
+            must_give(g, h, w, x, want, (size_t)(2 * n));
+        }
+        graph_free(g);
+    }
+}
+
 /* Lines of the pixels of x and of p, joined and taken apart again. */
 TEST(test_split)
 {
@@ -349,6 +495,8 @@ int main(void)
         cmocka_unit_test(test_reshape_back), cmocka_unit_test(test_fill),
         cmocka_unit_test(test_pyramid),      cmocka_unit_test(test_all_pixels),
         cmocka_unit_test(test_crop),         cmocka_unit_test(test_pad),
+        cmocka_unit_test(test_multiple),     cmocka_unit_test(test_remainder),
+        cmocka_unit_test(test_numbers),      cmocka_unit_test(test_grid_sample),
         cmocka_unit_test(test_split),
     };
 
