@@ -35,11 +35,13 @@ void range_add_counts(struct range *r, const struct range *other);
 int range_count(struct range *r, const float *data, int64_t n,
                 struct infer_error *err);
 /* The type of 8 bits for a tensor of a network that is quantised to I8 or to
- * F8E4M3: I8 becomes U8 where the tensor is never negative. */
-static inline enum infer_dtype range_dtype(const struct range *r,
-                                           enum infer_dtype to)
+ * F8E4M3: I8 becomes U8 where the tensor cannot be negative.  One that merely
+ * was not in the samples stays I8: U8 would cut off what lies below 0, as a
+ * ReLU does. */
+static inline enum infer_dtype
+range_dtype(const struct range *r, bool not_negative, enum infer_dtype to)
 {
-    return to == INFER_I8 && !(r->low < 0) ? INFER_U8 : to;
+    return to == INFER_I8 && not_negative && !(r->low < 0) ? INFER_U8 : to;
 }
 /* The largest value of such a type. */
 static inline double range_top(enum infer_dtype dtype)

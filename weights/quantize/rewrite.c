@@ -8,6 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
+#include "libinfer/graph/graph_sign.h"
 #include "weights/quantize/quantizer.h"
 
 /* Largest bias in units of the accumulator: sums on top of it stay within 32
@@ -84,13 +85,23 @@ static struct range *group_range(const struct rewrite *r, int t)
     return &r->q->range[quantizer_group(r->q, t)];
 }
 
-static void set_scales(const struct rewrite *r)
+/* signs[t]: a tensor of the group that t stands for may be negative. */
+static void find_signs(const struct rewrite *r, const bool *not_negative,
+                       bool *signs)
+{
+    for (int t = 0; t < r->q->n_tensors; t++)
+        if (!not_negative[r->q->value[t]])
+            signs[quantizer_group(r->q, t)] = true;
+}
+
+static void set_scales(const struct rewrite *r, const bool *signs)
 {
     const struct quantizer *q = r->q;
 
     for (int t = 0; t < q->n_tensors; t++) {
         const struct range *range = group_range(r, t);
-        const enum infer_dtype dtype = range_dtype(range, q->options.dtype);
+        const enum infer_dtype dtype =
+            range_dtype(range, !signs[quantizer_group(q, t)], q->options.dtype);
         const double limit = range_limit(range, q->options.method, dtype);
 
         r->dtype[t] = dtype;
@@ -98,6 +109,22 @@ static void set_scales(const struct rewrite *r)
         if (!(r->scale[t] > 1e-30f))
             r->scale[t] = 0;
     }
+}
+
+static int choose_types(const struct rewrite *r)
+{
+    bool *not_negative = calloc((size_t)r->g->n_values + 1, sizeof(bool));
+    bool *signs = calloc((size_t)r->q->n_tensors + 1, sizeof(bool));
+    const bool room = not_negative && signs;
+
+    if (room) {
+        graph_not_negative(r->g, not_negative);
+        find_signs(r, not_negative, signs);
+        set_scales(r, signs);
+    }
+    free(not_negative);
+    free(signs);
+    return room ? INFER_OK : error_set(r->err, INFER_EMEMORY, "out of memory");
 }
 
 /* Quantises tensor t and dequantises it for all its readers; outputs of the
@@ -380,7 +407,9 @@ static int rewrite(const struct rewrite *r)
     const int nodes_before = r->g->n_nodes;
     int rc = INFER_OK;
 
-    set_scales(r);
+    rc = choose_types(r);
+    if (rc < 0)
+        return rc;
     if (judge_layers(r) == 0)
         return error_set(r->err, INFER_EUNSUPPORTED,
                          "no layer can be quantised%s%s",

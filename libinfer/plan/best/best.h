@@ -45,12 +45,4 @@ int best_prepare(struct plan *plan, best_log_fn *log, void *user,
 int best_race(struct plan *const *plan, int n, struct infer_error *err,
               double *seconds);
 
-/* ---- the parts of rewire.c ----------------------------------------- */
-
-/* Sets value[v] of the values that are known not to be negative; the others
- * stay.  The nodes of g are sorted. */
-void best_not_negative(const struct graph *g, bool *value);
-/* The lowest integer of a quantised type; INT_MIN of others. */
-int best_lowest(enum infer_dtype dtype);
-
 #endif

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "libinfer/graph/graph_sign.h"
 #include "libinfer/plan/integers.h"
 
 /* ---- pairs --------------------------------------------------------- */
@@ -60,7 +61,7 @@ static bool only_rounds(const struct graph *g, const struct graph_node *q,
 
     return not_negative[q->in[0]] ||
            (integers_scale(g, q, &scale, &zero) && scale > 0 &&
-            zero > best_lowest(q->attr.quantize.to));
+            zero > graph_lowest_integer(q->attr.quantize.to));
 }
 
 /* The node quantize that makes a pair with the node d, or -1. */
@@ -137,7 +138,7 @@ int best_rewire(struct graph *g, const bool *bytes, struct infer_error *err)
     bool done = wanted && not_negative && pair;
 
     if (done) {
-        best_not_negative(g, not_negative);
+        graph_not_negative(g, not_negative);
         find_pairs(g, not_negative, pair);
         mark_wanted(g, bytes, pair, wanted);
         read_floats(g, bytes, pair, wanted);

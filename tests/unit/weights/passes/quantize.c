@@ -166,6 +166,7 @@ TEST(bias_correction)
         struct net net;
         int x = net_start(&net, 1, DIMS(-1, 2)), w;
 
+        x = net_unary(&net, x, KERN_RELU);
         w = net_weight(&net, DIMS(1, 2));
         memcpy(net.g->value[w].data->data, weight, sizeof weight);
         net_output(&net, net_node(&net, GRAPH_DENSE, IN(x, w)));
@@ -199,6 +200,7 @@ TEST(pool_shares_scale)
     struct net net;
     int x = net_start(&net, 3, DIMS(-1, 2, 4, 4)), y, i;
 
+    x = net_unary(&net, x, KERN_RELU);
     y = net_node(&net, GRAPH_POOL, IN(x));
     for (i = 0; i < 2; i++)
         net_attr(&net)->pool.pool.window[i] = 1;
@@ -216,6 +218,39 @@ TEST(pool_shares_scale)
     assert_int_equal(net.g->value[i].dtype, INFER_U8);
     quantizer_close(q);
     net_end(&net);
+}
+
+/* U8 from 0 on cuts off what is negative, so that a tensor whose samples merely
+ * were not negative is I8: here an input and a mean of it, and the same behind
+ * a ReLU. */
+TEST(u8_where_not_negative)
+{
+    static const float row[48] = {0.5f, 3, [47] = 1};
+    const int64_t image[2] = {2, 3};
+
+    for (int i = 0; i < 4; i++) {
+        const enum infer_dtype expected = i / 2 == 0 ? INFER_I8 : INFER_U8;
+        const struct quantize_layer *layer;
+        struct quantize_options options;
+        struct infer_error err;
+        struct quantizer *q;
+        struct net net;
+        int x = net_start(&net, 3, DIMS(-1, 3, 4, 4));
+
+        if (i / 2 == 1)
+            x = net_unary(&net, x, KERN_RELU);
+        if (i % 2 == 1)
+            x = net_reduce(&net, x, KERN_REDUCE_MEAN, 2, image, true);
+        net_output(&net, net_conv(&net, x, 3, 3, 1, 0));
+        quantize_options_init(&options);
+        assert_int_equal(
+            open_with(&net, &options, row, DIMS(1, 3, 4, 4), &err, &q), 0);
+        assert_int_equal(quantizer_apply(q, net.g, &err), 0);
+        assert_int_equal(quantizer_layers(q, &layer), 1);
+        assert_int_equal(layer->dtype, expected);
+        quantizer_close(q);
+        net_end(&net);
+    }
 }
 
 /* What a product, a scale with a shift and a resize make a layer's input of is
@@ -273,6 +308,7 @@ static double limit_of(enum quantize_method method, enum infer_dtype dtype,
     double limit;
     int x = net_start(&net, 3, DIMS(-1, N));
 
+    x = net_unary(&net, x, KERN_RELU);
     for (int i = 0; i + 1 < N; i++)
         row[i] = (float)(-0.1 * log(1 - i / (double)N));
     row[N - 1] = far;
@@ -379,6 +415,7 @@ int main(void)
         cmocka_unit_test(dense_float8),
         cmocka_unit_test(bias_correction),
         cmocka_unit_test(pool_shares_scale),
+        cmocka_unit_test(u8_where_not_negative),
         cmocka_unit_test(gate_stays_float),
         cmocka_unit_test(entropy_cuts_outliers),
         cmocka_unit_test(keep_and_apply_again),

@@ -1,45 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values that are known not to be negative, by what makes them. */
-#include "libinfer/plan/best/best.h"
+#include "libinfer/graph/graph_sign.h"
 
 #include <limits.h>
+#include <math.h>
 
-#include "libinfer/plan/integers.h"
+#include "kernels/base/scalar.h"
 
-int best_lowest(enum infer_dtype dtype)
+int graph_lowest_integer(enum infer_dtype dtype)
 {
-    switch (dtype) {
-    case INFER_U8:
-    case INFER_U16:
+    if (dtype == INFER_U8 || dtype == INFER_U16)
         return 0;
-    case INFER_I8:
+    if (dtype == INFER_I8)
         return INT8_MIN;
-    case INFER_I16:
-        return INT16_MIN;
-    default:
-        return INT_MIN;
-    }
+    return dtype == INFER_I16 ? INT16_MIN : INT_MIN;
 }
 
 /* True of a function that gives nothing negative, whatever it is given. */
 static bool removes_sign(const struct kern_unary *f)
 {
-    switch (f->kind) {
-    case KERN_RELU:
-    case KERN_SIGMOID:
-    case KERN_HARD_SIGMOID:
-    case KERN_SOFTPLUS:
-    case KERN_EXP:
-    case KERN_SQRT:
-    case KERN_ABS:
-        return true;
-    case KERN_CLIP:
+    if (f->kind == KERN_CLIP)
         return f->a >= 0 && f->b >= 0;
-    case KERN_THRESHOLDED_RELU:
+    if (f->kind == KERN_THRESHOLDED_RELU)
         return f->a >= 0;
-    default:
-        return false;
-    }
+    return f->kind == KERN_RELU || f->kind == KERN_SIGMOID ||
+           f->kind == KERN_HARD_SIGMOID || f->kind == KERN_SOFTPLUS ||
+           f->kind == KERN_EXP || f->kind == KERN_SQRT || f->kind == KERN_ABS;
 }
 
 /* True of an operation that gives nothing negative where its inputs are not
@@ -48,21 +34,16 @@ static bool keeps_sign(const struct graph_node *n)
 {
     if (n->epilogue.act.kind != KERN_IDENTITY)
         return false;
-    switch (n->op) {
-    case GRAPH_POOL:
-    case GRAPH_REDUCE:
-        return true;
-    case GRAPH_BINARY:
+    if (n->op == GRAPH_BINARY)
         return n->attr.binary.kind == KERN_ADD ||
                n->attr.binary.kind == KERN_MUL ||
                n->attr.binary.kind == KERN_MAX;
-    case GRAPH_RESIZE:
+    if (n->op == GRAPH_RESIZE)
         return n->attr.resize.resize.mode != KERN_BICUBIC;
-    case GRAPH_PAD:
+    if (n->op == GRAPH_PAD)
         return n->attr.pad.value >= 0;
-    default:
-        return graph_op_info(n->op)->moves;
-    }
+    return n->op == GRAPH_POOL || n->op == GRAPH_REDUCE ||
+           graph_op_info(n->op)->moves;
 }
 
 static bool are_not_negative(const struct graph_node *n, const bool *value)
@@ -77,16 +58,43 @@ static bool are_not_negative(const struct graph_node *n, const bool *value)
     return true;
 }
 
+/* True of a constant whose elements lie within the limits. */
+static bool lies_within(const struct graph *g, int value, double low,
+                        double high)
+{
+    struct constant *c;
+    bool within = true;
+
+    if (!g->value[value].data ||
+        constant_in_memory(g->value[value].data, NULL, NULL, &c) < 0)
+        return false;
+    for (int64_t i = 0; within && i < constant_count(c); i++) {
+        const double v = scalar_load(c->dtype, c->data, i);
+        within = v >= low && v <= high;
+    }
+    constant_unref(c);
+    return within;
+}
+
+/* True of a node dequantize of integers that are its zero point or more. */
+static bool dequantizes_none(const struct graph *g, const struct graph_node *n)
+{
+    const int zero = n->n_in > 2 ? n->in[2] : -1;
+    int lowest;
+
+    if (n->in[0] < 0 || n->in[1] < 0)
+        return false;
+    lowest = graph_lowest_integer(g->value[n->in[0]].dtype);
+    return lies_within(g, n->in[1], 0, INFINITY) &&
+           (zero < 0 ? lowest >= 0 : lies_within(g, zero, -INFINITY, lowest));
+}
+
 /* True of a node whose outputs are not negative. */
 static bool gives_none(const struct graph *g, const struct graph_node *n,
                        const bool *value)
 {
-    float scale;
-    int zero;
-
     if (n->op == GRAPH_DEQUANTIZE)
-        return n->in[0] >= 0 && integers_scale(g, n, &scale, &zero) &&
-               scale > 0 && zero <= best_lowest(g->value[n->in[0]].dtype);
+        return dequantizes_none(g, n);
     if (n->op == GRAPH_UNARY)
         return removes_sign(&n->attr.unary);
     if (n->op == GRAPH_SOFTMAX)
@@ -96,7 +104,7 @@ static bool gives_none(const struct graph *g, const struct graph_node *n,
     return keeps_sign(n) && are_not_negative(n, value);
 }
 
-void best_not_negative(const struct graph *g, bool *value)
+void graph_not_negative(const struct graph *g, bool *value)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const struct graph_node *n = &g->node[i];
