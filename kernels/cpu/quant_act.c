@@ -18,9 +18,9 @@
         }                                                                      \
     }
 
-LOOP(times_logistic, QUANT_MUL(x, quant_logistic(QUANT_MUL(s.c0, x))))
-LOOP(times_curve, QUANT_MUL(x, quant_logistic(quant_curve(&s, x))))
-LOOP(times_hard, QUANT_MUL(x, quant_hard(&s, x)))
+LOOP(times_logistic, quant_times(x, quant_logistic(QUANT_MUL(s.c0, x))))
+LOOP(times_curve, quant_times(x, quant_logistic(quant_curve(&s, x))))
+LOOP(times_hard, quant_times(x, quant_hard(&s, x)))
 LOOP(plain_logistic,
      quant_smooth_end(&s, x, quant_logistic(QUANT_MUL(s.c0, x))))
 LOOP(plain_hard, quant_smooth_end(&s, x, quant_hard(&s, x)))

@@ -6,12 +6,13 @@
  *
  *     x = v (c0 + w (c1 + w c2)),  w = min(v^2, 64)
  *     g = 1 / (1 + exp(-x))
- *     y = v g                        SiLU, GELU of either form
+ *     y = max(v, -2^60) g            SiLU, GELU of either form
  *     y = alpha g + beta             sigmoid, tanh
  *     h = min(max(a v + b, 0), 1)    y = h or v h, the hard forms
  *
  * exp and 1 / x are within 2^-22 of themselves; GELU by this g is within 2.6e-5
- * of v Phi(v), which is a thousandth of the unit of an output of up to 3.
+ * of v Phi(v), which is a thousandth of the unit of an output of up to 3.  g is
+ * exp(-60) at least, hence the limit of v: 2^60 exp(-60) is 1e-8.
  *
  * The words QUANT_* are the steps.  A product never meets a sum but in
  * QUANT_FMA: compilers may join the two.
@@ -25,10 +26,17 @@
 #include "kernels/base/float_bits.h"
 #include "kernels/kern.h"
 
+#ifdef __CUDACC__
+#define QUANT_FORM         static __device__ __forceinline__
+#define QUANT_FMA(a, b, c) __fmaf_rn(a, b, c)
+#define QUANT_MUL(a, b)    __fmul_rn(a, b)
+#define QUANT_ADD_OF(a, b) __fadd_rn(a, b)
+#else
 #define QUANT_FORM         static inline __attribute__((always_inline))
 #define QUANT_FMA(a, b, c) __builtin_fmaf(a, b, c)
 #define QUANT_MUL(a, b)    ((a) * (b))
 #define QUANT_ADD_OF(a, b) ((a) + (b))
+#endif
 
 /* What an activation is of the forms above. */
 struct quant_smooth {
@@ -127,12 +135,18 @@ QUANT_FORM float quant_logistic(float x)
     return quant_reciprocal(QUANT_ADD_OF(1.0f, quant_exp_minus(x)));
 }
 
+/* v g; NaN stays NaN. */
+QUANT_FORM float quant_times(float v, float g)
+{
+    return QUANT_MUL(v < -0x1p60f ? -0x1p60f : v, g);
+}
+
 /* y of v and g. */
 QUANT_FORM float quant_smooth_end(const struct quant_smooth *s, float v,
                                   float g)
 {
     if (s->times)
-        return QUANT_MUL(v, g);
+        return quant_times(v, g);
     g = s->hard ? g : QUANT_FMA(s->alpha, g, s->beta);
     return v != v ? v : g;
 }

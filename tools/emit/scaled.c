@@ -100,7 +100,8 @@ int emit_scaled_act(struct emit *e, const struct kern_problem *p,
 static void emit_smooth(struct emit *e, const struct kern_unary *act)
 {
     const struct quant_smooth s = quant_smooth_of(*act);
-    const char *start = s.times ? "v * " : "v != v ? v : ";
+    const char *start =
+        s.times ? "(v < -0x1p60f ? -0x1p60f : v) * " : "v != v ? v : ";
 
     if (s.hard) {
         emit_helper(e, "quant_hard");
@@ -114,7 +115,7 @@ static void emit_smooth(struct emit *e, const struct kern_unary *act)
         emit_line(e, "v = %squant_logistic(quant_curve(v, %s, %s, %s));", start,
                   literal(s.c0), literal(s.c1), literal(s.c2));
     } else if (s.times) {
-        emit_line(e, "v = v * quant_logistic(%s * v);", literal(s.c0));
+        emit_line(e, "v = %squant_logistic(%s * v);", start, literal(s.c0));
     } else {
         emit_line(e, "v = %sfmaf(%s, quant_logistic(%s * v), %s);", start,
                   literal(s.alpha), literal(s.c0), literal(s.beta));

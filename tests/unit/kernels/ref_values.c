@@ -2,6 +2,9 @@
 /* Norms, functions, reductions and moves of the reference.
  * The expected values were computed with PyTorch and numpy from the same
  * inputs. */
+#include <math.h>
+
+#include "kernels/quant/quant.h"
 #include "tests/unit/kernels/ref_case.h"
 
 TEST(test_batch_norm)
@@ -529,6 +532,24 @@ TEST(test_copy_strides)
     REF_EXPECT(c, repeated, 3, 2);
 }
 
+/* Far below 0, where the stated g of SiLU and its kin is exp(-60) and not 0. */
+TEST(test_smooth_far)
+{
+    static const enum kern_unary_kind kinds[] = {
+        KERN_SILU, KERN_GELU, KERN_GELU_TANH, KERN_HARD_SWISH};
+    static const float far[] = {-100,   -1e15f, -1e20f,
+                                -1e25f, -3e38f, -INFINITY};
+
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        const struct kern_unary f = {.kind = kinds[k], .a = 1};
+
+        for (size_t i = 0; i < sizeof far / sizeof far[0]; i++)
+            assert_float_equal(quant_act(&f, far[i]), 0, 2e-8);
+        assert_float_equal(quant_act(&f, 1e25f), 1e25f, 1e18f);
+        assert_true(isnan(quant_act(&f, NAN)));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -554,6 +575,7 @@ int main(void)
         cmocka_unit_test(test_pad),
         cmocka_unit_test(test_copy_types),
         cmocka_unit_test(test_copy_strides),
+        cmocka_unit_test(test_smooth_far),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
