@@ -74,6 +74,11 @@ struct infer_train_options {
     double clip;         /* largest norm of the gradients; default 0: any */
     double smoothing;    /* of the labels, 0 to 1; default 0 */
     uint64_t seed;       /* of first weights and dropout; default 0 */
+    /* Most bytes of the network on its device, weights included.  Where it
+     * takes more, activations are computed twice, and on a GPU moved to the
+     * host's memory; results keep their bits.  EMEMORY says the least that is
+     * possible.  Default 0: any. */
+    uint64_t memory;
 };
 
 /* Fills *options with its size and the defaults stated above.  Bindings of

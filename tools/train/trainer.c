@@ -151,6 +151,8 @@ static struct net_options net_options_of(const struct infer_trainer *t,
         .rule = rule,
         .momentum = o->optimizer >= INFER_OPTIMIZER_ADAM || rule.beta1 > 0,
         .second = o->optimizer >= INFER_OPTIMIZER_RMSPROP,
+        .memory = o->memory,
+        .offload = !t->device.ops->host_memory,
     };
 
     n.step = (struct kern_step){.clip = (float)o->clip,

@@ -250,7 +250,7 @@ static void copy(void *dst, const void *src, size_t bytes,
 
     if (kind == cudaMemcpyHostToDevice)
         standin_work(src, bytes);
-    else if (kind == cudaMemcpyDeviceToDevice)
+    else if (kind != cudaMemcpyDeviceToHost)
         standin_work(&bytes, sizeof bytes);
     if (kind == cudaMemcpyDeviceToHost && !recording)
         for (size_t i = 0; i < bytes; i++) {
@@ -273,8 +273,11 @@ cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes,
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
                             enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    (void)stream;
     MAY_FAIL();
+    if (kind == cudaMemcpyDefault)
+        standin_order_copy(stream, dst, src, bytes);
+    else
+        standin_order_work(stream);
     copy(dst, src, bytes, kind);
     return cudaSuccess;
 }
@@ -307,6 +310,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
 {
     (void)args;
     MAY_FAIL();
+    standin_order_work(config->stream);
     return launch(kernel, config->gridDim, config->blockDim);
 }
 
@@ -358,6 +362,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
     check(STANDIN_STREAM, stream);
     check(STANDIN_EVENT, event);
     MAY_FAIL();
+    standin_order_wait(stream, event);
     return cudaSuccess;
 }
 
@@ -388,6 +393,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     check(STANDIN_STREAM, stream);
     check(STANDIN_EVENT, event);
     MAY_FAIL();
+    standin_order_record(event, stream);
     return cudaSuccess;
 }
 
@@ -412,6 +418,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
         return last = cudaErrorIllegalState;
     recording = standin_make(STANDIN_GRAPH, sizeof *recording);
     captured = stream;
+    standin_order_begin(stream);
     return cudaSuccess;
 }
 
@@ -428,6 +435,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     if (standin_fails(__func__)) {
         standin_drop(STANDIN_GRAPH, ended);
         return fail();
+    }
+    if (!standin_order_joined(stream)) {
+        standin_drop(STANDIN_GRAPH, ended);
+        return last = cudaErrorStreamCaptureUnjoined;
     }
     *out = (cudaGraph_t)(void *)ended;
     return cudaSuccess;
@@ -619,8 +630,9 @@ cudaError_t __cudaGetKernel(void *out, const void *entry)
 cudaError_t __cudaLaunchKernel(void *kernel, dim3 grid, dim3 block, void **args,
                                size_t shared, cudaStream_t stream)
 {
-    (void)args, (void)shared, (void)stream;
+    (void)args, (void)shared;
     MAY_FAIL();
+    standin_order_work(stream);
     return launch(kernel, grid, block);
 }
 
@@ -628,7 +640,8 @@ cudaError_t __cudaLaunchKernel(void *kernel, dim3 grid, dim3 block, void **args,
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block,
                              void **args, size_t shared, cudaStream_t stream)
 {
-    (void)args, (void)shared, (void)stream;
+    (void)args, (void)shared;
     MAY_FAIL();
+    standin_order_work(stream);
     return launch(kernel, grid, block);
 }

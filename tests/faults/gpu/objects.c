@@ -21,6 +21,7 @@ const char *const standin_kinds[STANDIN_KINDS] = {
 
 static struct object {
     void *address; /* NULL: free */
+    size_t bytes;
     enum standin_kind kind;
 } objects[OBJECTS];
 
@@ -53,7 +54,7 @@ void *standin_make(enum standin_kind kind, size_t bytes)
         if (!objects[i].address) {
             for (size_t k = 0; k < bytes; k++)
                 ((unsigned char *)address)[k] = 0;
-            objects[i] = (struct object){address, kind};
+            objects[i] = (struct object){address, bytes, kind};
             standin.live[kind]++;
             return address;
         }
@@ -76,4 +77,18 @@ void standin_drop(enum standin_kind kind, void *address)
 bool standin_has(enum standin_kind kind, const void *address)
 {
     return find(kind, address) != NULL;
+}
+
+bool standin_holds(enum standin_kind kind, const void *from, size_t bytes)
+{
+    const uintptr_t at = (uintptr_t)from;
+
+    for (int i = 0; i < OBJECTS; i++) {
+        const uintptr_t begin = (uintptr_t)objects[i].address;
+
+        if (begin && objects[i].kind == kind && at >= begin &&
+            at + bytes <= begin + objects[i].bytes)
+            return true;
+    }
+    return false;
 }

@@ -58,7 +58,26 @@ void *standin_make(enum standin_kind kind, size_t bytes);
 /* It is destroyed; counts a misuse if there is none at the address. */
 void standin_drop(enum standin_kind kind, void *object);
 bool standin_has(enum standin_kind kind, const void *object);
+/* Whether the bytes lie in one object of the kind. */
+bool standin_holds(enum standin_kind kind, const void *from, size_t bytes);
 /* Work for the device, recorded or run. */
 void standin_work(const void *what, size_t bytes);
+
+/* ---- order.c: what streams wait for --------------------------------- */
+
+/* Work, or a copy between the device and the host's pinned memory, is given to
+ * a stream.  A copy back counts as a misuse unless another one has written
+ * these very bytes of the host and the stream waits for it. */
+void standin_order_work(const void *stream);
+void standin_order_copy(const void *stream, const void *dst, const void *src,
+                        size_t bytes);
+void standin_order_record(const void *event, const void *stream);
+void standin_order_wait(const void *stream, const void *event);
+/* A capture of the stream begins; false at its end: another stream has work
+ * that the stream does not wait for. */
+void standin_order_begin(const void *stream);
+bool standin_order_joined(const void *stream);
+/* Copies to the host and back so far. */
+extern long standin_copies[2];
 
 #endif

@@ -2,6 +2,7 @@
 /* infer_train.h: what a program can do with a trainer, and what is refused. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "include/infer_train.h"
@@ -270,6 +271,47 @@ TEST(bad_options)
     refused("lenet5", &o, INFER_EIO, "absent");
 }
 
+/* Two steps of LeNet-5; the sums of the losses. */
+static double two_steps(const struct infer_train_options *o)
+{
+    static float pictures[BATCH * 28 * 28];
+    const int32_t label[BATCH] = {0, 1, 2, 3, 4, 5};
+    struct infer_trainer *t = make("lenet5", o);
+    struct infer_train_result r;
+    struct infer_error err = {0};
+    double loss = 0;
+
+    for (int i = 0; i < BATCH * 28 * 28; i++)
+        pictures[i] = (float)(i * 7 % 23) / 23;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            infer_trainer_step(t, pictures, label, BATCH, &err, &r), 0);
+        loss += r.loss;
+    }
+    infer_trainer_close(&t);
+    return loss;
+}
+
+/* Within the least memory, which the refusal names, results are the same. */
+TEST(memory_is_kept_to)
+{
+    const struct infer_train_options whole = options_of(INFER_OPTIMIZER_SGD);
+    struct infer_train_options o = whole;
+    struct infer_trainer *t = NULL;
+    struct infer_error err = {0};
+
+    o.memory = 1;
+    assert_int_equal(infer_trainer_create("lenet5", &o, &err, &t),
+                     INFER_EMEMORY);
+    const char *text = strstr(err.text, "takes ");
+    assert_non_null(text);
+    o.memory = strtoull(text + strlen("takes "), NULL, 10);
+    const double loss = two_steps(&whole);
+    assert_true(loss > 0 && two_steps(&o) == loss);
+    o.memory--;
+    refused("lenet5", &o, INFER_EMEMORY, text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_rate_of_0_changes_nothing),
         cmocka_unit_test(bad_batches),
         cmocka_unit_test(bad_options),
+        cmocka_unit_test(memory_is_kept_to),
     };
 
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);

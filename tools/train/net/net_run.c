@@ -56,6 +56,14 @@ static int transfer(struct net *n, const struct plan_step *op,
     return net_transfer(n, op, err);
 }
 
+/* Whether the next step waits for the same copies too, one step for each
+ * buffer. */
+static bool waits_twice(const struct net_list *l, int i)
+{
+    return l->steps.at[i]->transfer == NET_AWAIT && i + 1 < l->steps.n &&
+           l->steps.at[i + 1]->transfer == NET_AWAIT;
+}
+
 static int launch(struct net *n, const struct plan_step *op,
                   struct infer_error *err)
 {
@@ -100,6 +108,8 @@ static int launch_all(struct net *n, const struct net_list *l,
     for (int i = 0; rc == 0 && i < l->steps.n; i++) {
         const struct plan_step *op = l->steps.at[i];
 
+        if (waits_twice(l, i))
+            continue;
         if (forked && op->transfer != NET_NO_TRANSFER && op->node < 0) {
             rc = d->ops->rejoin(d, err);
             forked = false;
