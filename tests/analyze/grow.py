@@ -3,6 +3,7 @@
 """Looks for inputs and lines that notice the removal of a check.
 
 usage: tests/analyze/grow.py FOLDER OUT [--seconds N] [--seed S] [--killed FILE]
+                             [--from CORPORA] [--lines FILE]
                              TARGET|TABLE...
 
 FOLDER is that of tests/analyze/mutate.py, built with --plain: every check of the
@@ -16,7 +17,9 @@ folder of tests/unit/weights with an operators.def (lines/torch) or a table of
 tests/unit/weights/lines (lines/keras): OUT/NAME.rows gets changed lines in the
 form of the table, with what the reader says to them today: whether that is
 right, the one who adds them says.  --seconds counts processor
-time (20).  FILE holds the checks that are killed already, and is written anew.
+time (20).  CORPORA/TARGET holds inputs of a campaign, the FILE of --lines
+lines of the table, which are tried first.
+The FILE of --killed holds the checks that are killed already, and is written anew.
 """
 import argparse
 import glob
@@ -81,8 +84,10 @@ def main():
     p.add_argument("--seconds", default="20")
     p.add_argument("--seed", default="1")
     p.add_argument("--killed")
+    p.add_argument("--from", dest="corpora")
+    p.add_argument("--lines")
     p.add_argument("--add", action="store_true")
-    o = p.parse_args()
+    o = p.parse_intermixed_args()
     folder, out = os.path.abspath(o.folder), os.path.abspath(o.out)
     top = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
     os.makedirs(out, exist_ok=True)
@@ -106,6 +111,9 @@ def main():
             if os.path.exists(pack_of(top, name)):
                 arguments.append(pack_of(top, name))
             arguments += sorted(glob.glob(os.path.join(top, "tests/data/seed_*")))
+            if o.corpora:
+                arguments.append(os.path.abspath(os.path.join(
+                    o.corpora, name.split("_")[-1])))
         else:
             name = name.split("/")[-1]
             unit = os.path.join(top, "tests/unit/weights", name, "operators")
@@ -117,6 +125,8 @@ def main():
             compile_program(folder, program, [os.path.join(grow, "lines.c")],
                             test + flags)
             arguments = [os.path.join(out, name + ".rows"), o.seed]
+            if o.lines:
+                arguments.append(os.path.abspath(o.lines))
         done = subprocess.run([program, o.seconds, killed] + arguments,
                               cwd=os.path.join(folder, "build"),
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

@@ -56,8 +56,9 @@ NEAR = [("weights/aten/", "torch/operators|torch/export|torch/modules"),
         ("weights/torchscript/", "torch/script|lines/torchscript"),
         ("weights/", "zip|bare_weights|weights/arch|layout|passes_basic|"
                      "safetensors|folder|npz"),
-        ("libinfer/graph/", "unit/graph/|lines/graph|budget|fuzz/model|fuzz/text"),
-        ("libinfer/image/", "image|pixels"),
+        ("libinfer/graph/", "unit/graph/|lines/graph|budget|fuzz/model|fuzz/text|"
+                             "multiplier/stored"),
+        ("libinfer/image/", "image|pixels|misuse"),
         ("libinfer/model/", "open_memory|fuzz/model")]
 
 ERROR = re.compile(r"\b(return|rc =|=) *\w*(error_set|fail|failed|bad|wrong|"
@@ -201,7 +202,7 @@ def checks_of(text):
             operand = " ".join(text[a:b].split())
             if HANDED_ON.match(operand) or NO_MEMORY.search(operand):
                 continue
-            if error or SIZES.search(operand):
+            if error or SIZES.search(operand.replace("->", ".")):
                 found.append((a, b))
     return found
 
@@ -291,8 +292,8 @@ def programs(source):
     text = open(os.path.join(source, "tests/Makefile.inc")).read()
     units = re.findall(r"(?m)^check_PROGRAMS \+= (tests/unit/\S+)", text)
     units = [u for u in units if u.split("/")[2] in TESTS or
-             u.endswith(("/image", "/open_memory", "/data_files",
-                        "/budget"))]
+             u.endswith(("/image", "/open_memory", "/data_files", "/budget",
+                         "/pixels", "/stored"))]
     fuzz = re.findall(r"(?m)^fuzz_targets \+= (\S+)", open(
         os.path.join(source, "tests/fuzz/Makefile.inc")).read())
     return units + fuzz

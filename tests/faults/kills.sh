@@ -5,8 +5,10 @@
 # that the next writer sweeps; a killed training, killed again and again and
 # resumed, ends with the bytes of an uninterrupted one.
 #
-# KILLS=N kills a tool (default 12); SEED=N for other moments (default 1).  Run
-# by make check; the long run by `make kills KILLS=5000`.
+# KILLS=N runs of each tool (default 12); SEED=N for other moments (default 1).
+# The range of the moments follows the length of the runs, so that about two
+# thirds are killed on a busy machine too.  Run by make check; the long run by
+# `make kills KILLS=5000`.
 # srcdir is set by make; the tools lie in the current folder.
 . "${srcdir:-.}/tests/conformance/expect.sh"
 
@@ -16,26 +18,35 @@ command -v timeout >/dev/null || { echo "skipped: no timeout"; exit 77; }
 weights=$src/samples/digits/digits.safetensors
 arch=--arch=$src/samples/digits/digits.json
 
-# seconds COMMAND...: how long it runs, the longer of two times.
-seconds() {
-    longest=0
-    for _ in 1 2; do
-        begin=$(date +%s%N)
-        "$@" >"$dir/out" 2>&1 || fail "$*: $(cat "$dir/out")"
-        end=$(date +%s%N)
-        longest=$(awk -v a="$longest" -v b="$begin" -v e="$end" \
-            'BEGIN { t = (e - b) / 1e9; printf "%.4f", (t > a ? t : a) }')
-    done
-    echo "$longest"
+# microseconds COMMAND...: how long it runs.
+microseconds() {
+    begin=$(date +%s%N)
+    "$@" >"$dir/out" 2>&1 || fail "$*: $(cat "$dir/out")"
+    echo $((($(date +%s%N) - begin) / 1000))
 }
 
-# moments N SECONDS: N random moments in a run of that length and a little more.
-moments() {
-    awk -v n="$1" -v t="$2" -v seed="$seed" 'BEGIN {
+# parts N: N random numbers from 0 to 999.
+parts() {
+    awk -v n="$1" -v seed="$seed" 'BEGIN {
         srand(seed)
         for (i = 0; i < n; i++)
-            printf "%.4f\n", 0.001 + rand() * t * 1.1
+            print int(rand() * 1000)
     }'
+}
+
+# moment PART: that part of length, in seconds.
+moment() {
+    at=$((500 + $1 * length / 1000))
+    printf '%d.%06d' $((at / 1000000)) $((at % 1000000))
+}
+
+# follow CODE: length after a run that ended so: longer if it was killed.
+follow() {
+    if [ "$1" = 137 ]; then
+        length=$((length + length / 50))
+    else
+        length=$((length - length / 25))
+    fi
 }
 
 # kill_at MOMENT COMMAND...: its exit status, 137 if it was killed.  No message
@@ -65,12 +76,15 @@ mkdir "$dir/w"
 "$here/wconv" "$src/tests/data/seed_model.keras" -o "$dir/before" -q
 "$here/wconv" "$weights" "$arch" -o "$dir/after" -q
 cp "$dir/before" "$dir/w/m.infer"
-length=$(seconds "$here/wconv" "$weights" "$arch" -o "$dir/w/m.infer" -q)
+length=$(microseconds "$here/wconv" "$weights" "$arch" -o "$dir/w/m.infer" -q)
 died=0 old=0 new=0 temporary=0
-for moment in $(moments "$kills" "$length"); do
+for part in $(parts "$kills"); do
     cp "$dir/before" "$dir/w/m.infer"
+    moment=$(moment "$part")
     kill_at "$moment" "$here/wconv" "$weights" "$arch" -o "$dir/w/m.infer" -q
-    [ $? != 137 ] || died=$((died + 1))
+    code=$?
+    follow $code
+    [ $code != 137 ] || died=$((died + 1))
     if cmp -s "$dir/before" "$dir/w/m.infer"; then
         old=$((old + 1))
     elif cmp -s "$dir/after" "$dir/w/m.infer"; then
@@ -99,18 +113,19 @@ run() {
         --threads=1 --backend=ref --optimizer=adam --lr=0.01 -q --tune-cache= \
         --steps=24 --snapshot=1 "$@"
 }
-length=$(seconds run -o "$dir/whole")
+length=$(microseconds run -o "$dir/whole")
 mkdir "$dir/t"
 died=0 resumed=0 ended=0 temporary=0
 # Each run is killed at the moments until it ends by itself.
-for moment in $(moments "$kills" "$length"); do
+for part in $(parts "$kills"); do
     resume=
     [ ! -e "$dir/t/w" ] || { resume=--resume; resumed=$((resumed + 1)); }
     # shellcheck disable=SC2086
-    kill_at "$moment" "$here/train" --arch="$src/tests/arch/tiny.json" \
+    kill_at "$(moment "$part")" "$here/train" --arch="$src/tests/arch/tiny.json" \
         --data="$dir/data" -b 5 --threads=1 --backend=ref --optimizer=adam \
         --lr=0.01 -q --tune-cache= --steps=24 --snapshot=1 -o "$dir/t/w" $resume
     code=$?
+    follow $code
     left "$dir/t"
     case $code in
     137) died=$((died + 1)) ;;

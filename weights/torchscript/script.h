@@ -26,6 +26,9 @@
 #define TS_MAX_DEPTH 1000
 /* Operators that one run may tell. */
 #define TS_MAX_TOLD (1 << 16)
+/* Operators of a program are fewer than this many and one for each KiB of the
+ * file: one takes 1.8 KiB until the graph is made. */
+#define TS_SMALL_TOLD 24576
 /* Items of a list, arguments of a call. */
 #define TS_MAX_ITEMS 65536
 

@@ -366,6 +366,16 @@ static int make_outputs(struct ts_run *r, int n_out, const bool *unread,
     return rc;
 }
 
+/* How many operators the program may have: small files cannot make large
+ * graphs. */
+static int most_told(const struct ts_run *r)
+{
+    const size_t kib = r->archive->zip.blob->bytes >> 10;
+
+    return kib < TS_MAX_TOLD - TS_SMALL_TOLD ? TS_SMALL_TOLD + (int)kib
+                                             : TS_MAX_TOLD;
+}
+
 int ts_tell(struct ts_run *r, struct pb_span op, int n,
             const struct ts_arg *arg, int n_out, const bool *unread,
             struct ts_value *out)
@@ -376,9 +386,11 @@ int ts_tell(struct ts_run *r, struct pb_span op, int n,
 
     if (!node)
         return ts_no_memory(r);
-    if (++r->told > TS_MAX_TOLD)
-        return ts_fail(r, INFER_EUNSUPPORTED, "more than %d operators",
-                       TS_MAX_TOLD);
+    if (++r->told > most_told(r))
+        return ts_fail(r, INFER_EUNSUPPORTED,
+                       "more than %d operators: loops of a program are written "
+                       "out",
+                       most_told(r));
     node->op = op;
     if ((rc = make_args(r, n, arg, node)) < 0 ||
         (rc = make_outputs(r, n_out, unread, node, out)) < 0)

@@ -3,12 +3,15 @@
  * Grows the corpus of a fuzz target by inputs that notice the removal of a
  * check: linked in the place of replay.c (tests/analyze/grow.py).
  *
- * usage: PROGRAM SECONDS KILLED OUT SEED FILE|NAME.pack.gz...
+ * usage: PROGRAM SECONDS KILLED OUT SEED FILE|NAME.pack.gz|FOLDER...
  *
+ * FOLDER holds inputs that are not in the corpus yet, as a campaign keeps them:
+ * each is tried as a mutant is, before the mutants.
  * KILLED: numbers of the checks that are killed already; written anew.  OUT
  * gets the inputs, as a pack without compression; OUT.costly.N one that costs
  * more than a stranger may.
  */
+#include <dirent.h>
 #include <zlib.h>
 
 #include "tests/analyze/grow/trial.h"
@@ -167,11 +170,38 @@ static void read_file(const char *path)
     gzclose(f);
 }
 
+/* The checks that the inputs of a folder kill; *n counts those tried. */
+static void try_folder(const char *path, long *n, int *killed)
+{
+    static uint8_t data[LARGEST + 1];
+    DIR *folder = opendir(path);
+    struct dirent *e;
+
+    while (folder && (e = readdir(folder)) != NULL) {
+        struct input in = {data, 0};
+        char name[4096];
+        FILE *f;
+
+        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
+        f = e->d_name[0] == '.' ? NULL : fopen(name, "rb");
+        if (!f)
+            continue;
+        in.size = fread(data, 1, sizeof data, f);
+        fclose(f);
+        if (in.size > LARGEST)
+            continue;
+        (*n)++;
+        *killed += try(&in, true);
+    }
+    if (folder)
+        closedir(folder);
+}
+
 int main(int argc, char **argv)
 {
     const double seconds = atof(argv[1]);
-    long runs = 0;
-    int begun = 0, grown = 0;
+    long runs = 0, given = 0;
+    int begun = 0, grown = 0, more = 0;
 
     if (argc < 6)
         return 1;
@@ -183,6 +213,8 @@ int main(int argc, char **argv)
     const size_t base = queued;
     for (size_t i = 0; i < base; i++)
         begun += try(&queue[i], false);
+    for (int i = 5; i < argc; i++)
+        try_folder(argv[i], &given, &more);
     const double from = trial_cpu();
     for (; queued > 0 && trial_cpu() - from < seconds; runs++) {
         const size_t i = runs % 2 == 0 && queued > base
@@ -201,7 +233,8 @@ int main(int argc, char **argv)
         free(in.data);
     }
     trial_save(argv[2]);
-    printf("%zu inputs kill %d checks, %ld mutants of them %d more\n", base,
-           begun, runs, grown);
+    printf("%zu inputs kill %d checks, %ld of a folder %d more, %ld mutants %d "
+           "more\n",
+           base, begun, given, more, runs, grown);
     return 0;
 }

@@ -5,7 +5,10 @@
  * of a check.  Compiled with TEST, the file of the test, ROWS, its table, and
  * OPSET where a row begins with one (tests/analyze/grow.py).
  *
- * usage: PROGRAM SECONDS KILLED OUT SEED
+ * usage: PROGRAM SECONDS KILLED OUT SEED [LINES]
+ *
+ * LINES, a file, holds lines that are tried before changed ones; the answer to
+ * one that kills no check is told.
  */
 #define main test_main
 #include TEST
@@ -341,6 +344,43 @@ static bool changed(const struct line *from, struct line *to)
     return join(&t, to) && strcmp(from->text, to->text) != 0;
 }
 
+/* The checks that the lines of a file kill.  It is read at once: a process that
+ * ends in the middle of it would move the place where the next one reads. */
+static int try_file(const char *path)
+{
+    static struct line list[2000];
+    FILE *f = path ? fopen(path, "r") : NULL;
+    char text[sizeof list->text];
+    size_t count = 0;
+    int killed = 0;
+
+    while (f && count < COUNT(list) && fgets(text, sizeof text, f)) {
+        const char *at = text;
+
+        text[strcspn(text, "\n")] = '\0';
+#ifdef OPSET
+        list[count].opset = (int)strtol(text, (char **)&at, 10);
+        at += strspn(at, " ");
+#endif
+        if (*at)
+            snprintf(list[count++].text, sizeof text, "%s", at);
+    }
+    if (f)
+        fclose(f);
+    for (size_t i = 0; i < count; i++) {
+        const int n = try(&list[i], true);
+        struct trial base;
+
+        killed += n;
+        if (n > 0)
+            continue;
+        trial_run(-1, run, &list[i], &base);
+        printf("%s: %s%d %s\n", list[i].text, base.done ? "" : "no line, ",
+               base.code, base.said);
+    }
+    return killed;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -356,7 +396,7 @@ int main(int argc, char **argv)
     };
     const double seconds = atof(argv[1]);
     long runs = 0;
-    int begun = 0, grown = 0;
+    int begun = 0, grown = 0, given;
 
     if (argc < 5)
         return 1;
@@ -373,6 +413,7 @@ int main(int argc, char **argv)
 #endif
         begun += try(l, false);
     }
+    given = try_file(argv[5]);
     const double from = trial_cpu();
     for (; trial_cpu() - from < seconds; runs++) {
         struct line l;
@@ -381,7 +422,8 @@ int main(int argc, char **argv)
             grown += try(&l, true);
     }
     trial_save(argv[2]);
-    printf("%zu lines kill %d checks, %ld changed lines %d more\n", COUNT(rows),
-           begun, runs, grown);
+    printf(
+        "%zu lines kill %d checks, given ones %d, %ld changed ones %d more\n",
+        COUNT(rows), begun, given, runs, grown);
     return 0;
 }

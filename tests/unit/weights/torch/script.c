@@ -467,7 +467,7 @@ TEST(test_limits)
                   "      _0 = torch.append(y, y)\n    return x\n"),
             "65536 items");
     refused(CLASS("    while True:\n      y = torch.neg(x)\n    return x\n"),
-            "more nodes than the limit");
+            "more than 24576 operators");
     n = (size_t)sprintf(text, CLASS("    return "));
     memset(text + n, '(', 5000);
     strcpy(text + n + 5000, "x\n");
