@@ -47,8 +47,11 @@ void fuzz_verdict(int rc, const struct infer_error *err, unsigned sum)
         mix(&hash, (unsigned char)(sum >> 8 * i));
     for (const char *c = text; *c; c++) {
         /* A folder of another name each time. */
-        if (strncmp(c, "/tmp/", 5) == 0)
-            c += 5 + strcspn(c + 5, "/ :'");
+        const size_t shown = strncmp(c, "/tmp/", 5) == 0       ? 5
+                             : strncmp(c, "/dev/shm/", 9) == 0 ? 9
+                                                               : 0;
+        if (shown > 0)
+            c += shown + strcspn(c + shown, "/ :'");
         if (!*c)
             break;
         if (!isdigit((unsigned char)*c))
