@@ -17,10 +17,10 @@
  * Gradients by derivatives (slope.cuh) and sums by an accumulator
  * (accumulate.cuh) need no facts.
  *
- * The workspace holds the facts, then the sums of splits, or what
- * packed_plan.cuh puts there.
+ * The workspace holds the facts, then the sums of splits or of the
+ * accumulator's parts, or what packed_plan.cuh puts there.
  */
-#include "kernels/cuda/table/accumulate.cuh"
+#include "kernels/cuda/table/accumulate_plan.cuh"
 #include "kernels/cuda/table/packed_plan.cuh"
 #include "kernels/cuda/table/slope.cuh"
 #include "kernels/cuda/table/survey.cuh"
@@ -38,11 +38,11 @@ struct schedule {
     int column_blocks, scalar_blocks, splits, split_terms, blocks;
     int multiprocessors;
     struct packed_plan packed, pairs;
+    struct accumulate_plan accumulate;
 };
 
 typedef void tile_function(const struct tile_args);
 typedef void slope_function(const struct slope_args);
-typedef void accumulate_function(const struct accumulate_args);
 
 struct shape {
     int columns, scalars, terms;
@@ -50,7 +50,6 @@ struct shape {
     tile_function *kernel;
     /* With the table in shared memory, or not. */
     slope_function *slopes, *large_slopes;
-    accumulate_function *accumulate, *large_accumulate;
 };
 
 #define SHAPE(WARPS, SCALARS, TERMS)                                           \
@@ -60,9 +59,7 @@ struct shape {
             sizeof(struct tile_shared<tile_shape<WARPS, SCALARS, TERMS>>),     \
             tile_kernel<WARPS, SCALARS, TERMS>,                                \
             slope_kernel<true, WARPS, SCALARS, TERMS>,                         \
-            slope_kernel<false, WARPS, SCALARS, TERMS>,                        \
-            accumulate_kernel<true, WARPS, SCALARS, TERMS>,                    \
-            accumulate_kernel<false, WARPS, SCALARS, TERMS>                    \
+            slope_kernel<false, WARPS, SCALARS, TERMS>                         \
     }
 
 /* The most scalars of a tile first. */
@@ -84,8 +81,8 @@ static int shape_of(const struct table_geometry *g)
 /* Shared memory for the table: entries of 4 bytes up to 6 bits, of 2 bytes for
  * 7, or as much as the device has.  Larger tables would leave one block a
  * multiprocessor, and their rows are of 512 bytes and more, which lanes read
- * with conflicts.  One of derivatives, or beside an accumulator, is there whole
- * (4 bytes an entry) if it fits. */
+ * with conflicts.  One of derivatives is there whole (4 bytes an entry) if it
+ * fits. */
 static size_t table_room(const struct kern_device *d, const struct shape *s,
                          int m, bool whole)
 {
@@ -142,18 +139,10 @@ static void split(struct schedule *s, int64_t tiles, int terms, int chunk,
     }
 }
 
-/* One split for each run of an accumulator. */
-static void split_runs(struct schedule *s, int terms, int chunk)
-{
-    s->splits = blocks_of(terms, ACCUMULATOR_RUN);
-    s->split_terms =
-        s->splits > 1 ? ACCUMULATOR_RUN : blocks_of(terms, chunk) * chunk;
-}
-
 static void plan(const struct table_geometry *g, const struct kern_problem *p,
                  const struct kern_device *d, struct schedule *s)
 {
-    const bool whole = product_slope_of(p) || accumulator_of(p);
+    const bool whole = product_slope_of(p) != NULL;
     const int m = product_table_bits_of(product_table_of(p));
 
     s->shape = shape_of(g);
@@ -165,10 +154,7 @@ static void plan(const struct table_geometry *g, const struct kern_problem *p,
     s->scalar_blocks = blocks_of(g->scalars, shape->scalars);
     const int64_t tiles =
         (int64_t)g->groups * s->column_blocks * s->scalar_blocks;
-    if (accumulator_of(p))
-        split_runs(s, g->terms(), shape->terms);
-    else
-        split(s, tiles, g->terms(), shape->terms, slots);
+    split(s, tiles, g->terms(), shape->terms, slots);
     s->blocks = (int)(tiles * s->splits < slots ? tiles * s->splits : slots);
 }
 
@@ -230,6 +216,31 @@ static void fill(const struct kern_exec *e, const struct kern_args *args,
     a->y = (float *)args->out[0];
 }
 
+/* Adds the splits' sums: one thread an output. */
+static __global__ void __launch_bounds__(TILE_THREADS)
+    tile_join(const __grid_constant__ struct tile_args a)
+{
+    const struct table_geometry &g = a.g;
+    const int64_t columns = g.columns();
+    const int64_t count = (int64_t)g.groups * g.scalars * columns;
+
+    launch_wait();
+    if (tile_is_spared(a))
+        return;
+    for (int64_t i = blockIdx.x * (int64_t)TILE_THREADS + threadIdx.x;
+         i < count; i += (int64_t)gridDim.x * TILE_THREADS) {
+        const int k = (int)(i / columns);
+        const struct tile_column place =
+            tile_column_of(a, k / g.scalars, (int)(i % columns));
+        float sum = 0;
+        if (!place.valid)
+            continue;
+        for (int s = 0; s < a.splits; s++)
+            sum += a.parts[s * count + i];
+        tile_finish(a, place.out, place.add, k, sum);
+    }
+}
+
 /* Adds the splits' sums, where there are several. */
 static int launch_join(const struct schedule *s, const struct tile_args *a,
                        void *stream, struct infer_error *err)
@@ -265,28 +276,16 @@ static int launch_slopes(const struct kern_exec *e,
 
 static int launch_accumulated(const struct kern_exec *e,
                               const struct kern_args *args,
-                              const struct tile_args *tile,
-                              struct infer_error *err)
+                              struct tile_args *tile, struct infer_error *err)
 {
     const struct schedule *s = (const struct schedule *)e->state;
-    const struct shape *shape = &shapes[s->shape];
-    const struct table_geometry *g = &tile->g;
-    struct accumulate_args a = {};
 
-    a.slope.tile = *tile;
-    a.accumulator = (const int32_t *)args->in[accumulator_in(e->problem.op)];
-    accumulate_function *kernel =
-        s->room > 0 ? shape->accumulate : shape->large_accumulate;
-    const int rc =
-        launch_chained(kernel, dim3((unsigned)s->blocks), dim3(TILE_THREADS),
-                       shape->shared + s->room, args->stream, a, err);
-    if (rc < 0 || s->splits == 1)
-        return rc;
-    return launch_chained(
-        accumulate_join,
-        dim3(cuda_grid((int64_t)g->groups * g->scalars * g->columns(),
-                       TILE_THREADS)),
-        dim3(TILE_THREADS), 0, args->stream, a, err);
+    tile->parts = s->accumulate.parts > 0
+                      ? (float *)((unsigned char *)args->workspace + FACTS)
+                      : NULL;
+    return accumulate_launch(&s->accumulate, tile,
+                             args->in[accumulator_in(e->problem.op)],
+                             args->stream, err);
 }
 
 static int launch_unless(const struct kern_exec *e,
@@ -351,12 +350,19 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     if (kern_tensor_count(&e->problem.out[0]) == 0)
         return 0;
     table_fill(&g, &e->problem);
+    if (accumulator_of(&e->problem)) {
+        accumulate_plan_for(
+            &g, product_table_bits_of(product_table_of(&e->problem)), d,
+            &s->accumulate);
+        e->workspace += accumulate_bytes(&g, &s->accumulate);
+        return 0;
+    }
     plan(&g, &e->problem, d, s);
     if (s->splits > 1)
         e->workspace += (size_t)s->splits * g.groups * g.scalars * g.columns() *
                         sizeof(float);
     s->multiprocessors = conv_multiprocessors(d);
-    if (product_slope_of(&e->problem) || accumulator_of(&e->problem))
+    if (product_slope_of(&e->problem))
         return 0;
     const int m = product_table_bits_of(product_table_of(&e->problem));
     packed_plan_for(&e->problem, d, m, FACTS, false, &s->packed);

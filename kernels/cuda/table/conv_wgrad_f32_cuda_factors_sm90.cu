@@ -3,7 +3,8 @@
  * Gradients of weights whose products have factors
  * (kernels/table/product_factors.h), on tensor cores: operands are expanded to
  * r planes of BF16 each (expand.cuh), which are r times as many images, and a
- * row for exact BF16 gradients sums over all of them.
+ * row for exact BF16 gradients sums over all of them: that of wgmma, or, for
+ * groups and few channels, one of mma.
  *
  * It writes dw to the workspace; the last kernel, a thread an element, adds
  * what is to be added and stores, unless operands are not plain: then the
@@ -82,9 +83,21 @@ static void read_exact(const struct kern_problem *p, struct kern_problem *exact)
     exact->out[0] = kern_tensor_dense(INFER_F32, 4, p->out[0].dim, KERN_NHWC);
 }
 
-static const struct kern_row *exact_row(void)
+/* The first row that takes it; NULL: none. */
+static const struct kern_row *exact_row(const struct kern_problem *exact,
+                                        const struct kern_device *d,
+                                        struct infer_error *why)
 {
-    return kern_row_at(KERN_ROW_conv2d_wgrad_nhwc_bf16_cuda_wgmma_sm90);
+    static const int rows[] = {
+        KERN_ROW_conv2d_wgrad_nhwc_bf16_cuda_wgmma_sm90,
+        KERN_ROW_conv2d_wgrad_nhwc_bf16_cuda_grouped_patch_sm80,
+        KERN_ROW_conv2d_wgrad_nhwc_bf16_cuda_mma_sm80,
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (kern_row_supports(kern_row_at(rows[i]), exact, d, why) == 0)
+            return kern_row_at(rows[i]);
+    return NULL;
 }
 
 static const struct kern_row *table_row(void)
@@ -101,11 +114,9 @@ static int check(const struct kern_problem *p, struct infer_error *why)
     if (p->in[0].dtype != INFER_F32 || p->in[1].dtype != INFER_F32 ||
         p->out[0].dtype != INFER_F32 || (more && more->dtype != INFER_F32))
         return error_set(why, INFER_EUNSUPPORTED, "takes and gives F32");
-    if (p->in[0].rank != 4 || p->attr.conv.groups != 1 || p->in[0].dim[1] % 8 ||
-        p->in[1].dim[1] % 8)
+    if (p->in[0].rank != 4 || p->in[0].dim[1] % 8 || p->in[1].dim[1] % 8)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes one group, channels in 8s and 2 spatial "
-                         "dimensions");
+                         "takes channels in 8s and 2 spatial dimensions");
     for (int i = 0; i < 2; i++) {
         double count = (double)product_factors_of(p)->dim[2];
         for (int d = 0; d < 4; d++)
@@ -117,8 +128,10 @@ static int check(const struct kern_problem *p, struct infer_error *why)
     return 0;
 }
 
+/* The problem of BF16 and the row that computes it. */
 static int read(const struct kern_problem *p, const struct kern_device *d,
-                struct kern_problem *exact, struct infer_error *why)
+                struct kern_problem *exact, const struct kern_row **row,
+                struct infer_error *why)
 {
     int rc = check(p, why);
 
@@ -127,16 +140,18 @@ static int read(const struct kern_problem *p, const struct kern_device *d,
     if (rc < 0)
         return rc;
     read_exact(p, exact);
-    rc = kern_row_supports(exact_row(), exact, d, why);
-    return rc < 0 ? rc : kern_row_supports(table_row(), p, d, why);
+    *row = exact_row(exact, d, why);
+    return *row ? kern_row_supports(table_row(), p, d, why)
+                : INFER_EUNSUPPORTED;
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
+    const struct kern_row *row;
     struct kern_problem exact;
 
-    return read(p, d, &exact, why);
+    return read(p, d, &exact, &row, why);
 }
 
 /* ---- preparing ----------------------------------------------------- */
@@ -170,12 +185,13 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 {
     const struct kern_problem *p = &e->problem;
     struct wgrad_state *s = (struct wgrad_state *)calloc(1, sizeof *s);
+    const struct kern_row *row = NULL;
     struct kern_problem exact;
-    int rc = s ? read(p, d, &exact, err)
+    int rc = s ? read(p, d, &exact, &row, err)
                : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
     if (rc == 0)
-        rc = kern_prepare_variant(exact_row(), &exact, d, 0, err, &s->exact);
+        rc = kern_prepare_variant(row, &exact, d, 0, err, &s->exact);
     if (rc == 0) {
         rc = kern_prepare_variant(table_row(), p, d, 0, err, &s->table);
         if (rc < 0)

@@ -490,29 +490,4 @@ static __global__ void __launch_bounds__(TILE_THREADS, 2)
     }
 }
 
-/* Adds the splits' sums: one thread an output. */
-static __global__ void __launch_bounds__(TILE_THREADS)
-    tile_join(const __grid_constant__ struct tile_args a)
-{
-    const struct table_geometry &g = a.g;
-    const int64_t columns = g.columns();
-    const int64_t count = (int64_t)g.groups * g.scalars * columns;
-
-    launch_wait();
-    if (tile_is_spared(a))
-        return;
-    for (int64_t i = blockIdx.x * (int64_t)TILE_THREADS + threadIdx.x;
-         i < count; i += (int64_t)gridDim.x * TILE_THREADS) {
-        const int k = (int)(i / columns);
-        const struct tile_column place =
-            tile_column_of(a, k / g.scalars, (int)(i % columns));
-        float sum = 0;
-        if (!place.valid)
-            continue;
-        for (int s = 0; s < a.splits; s++)
-            sum += a.parts[s * count + i];
-        tile_finish(a, place.out, place.add, k, sum);
-    }
-}
-
 #endif
