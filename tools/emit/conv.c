@@ -10,26 +10,11 @@
 
 #include "kernels/input_scale.h"
 #include "kernels/quant/quant.h"
-#include "tools/emit/emitter.h"
+#include "tools/emit/conv.h"
 
 static const char *const out_index[] = {"o", "p", "q"};
 static const char *const tap_index[] = {"t", "r", "s"};
 static const char *const in_index[] = {"d", "h", "v"};
-
-/* A convolution's shape with three spatial dimensions; those that the problem
- * lacks have extent 1 and stride 0. */
-struct conv {
-    const struct kern_problem *p;
-    struct kern_tensor x, w, y, r, scale;
-    bool has_bias, has_residual, has_scale;
-    bool integers; /* of 8 bits, with scales */
-    int64_t in[3], out[3], window[3], step[3], dilation[3], pad[3], pad_end[3];
-    int64_t xs[3], ws[3], ys[3], rs[3];
-    int64_t groups, c, k; /* input and output channels of a group */
-    int64_t w_group, w_c, w_k;
-    bool depthwise; /* one input and one output channel a group */
-    int array;      /* that of the weights, or -1 */
-};
 
 /* ---- reading the problem ------------------------------------------- */
 
@@ -54,12 +39,30 @@ static void read_space(struct conv *v)
     }
 }
 
+void emit_conv_look(const struct plan_step *s, struct conv *v)
+{
+    const struct kern_problem *p = &s->exec.problem;
+
+    *v = (struct conv){.p = p,
+                       .x = emit_view(s, 0).t,
+                       .y = p->out[0],
+                       .groups = p->attr.conv.groups,
+                       .has_bias = kern_problem_in(p, 2) != NULL,
+                       .has_residual = kern_problem_in(p, 3) != NULL,
+                       .has_scale = input_scale_of(p) != NULL,
+                       .integers = quant_of(p) != NULL};
+    if (v->has_residual)
+        v->r = emit_view(s, 3).t;
+    v->c = v->x.dim[1] / v->groups;
+    v->k = v->y.dim[1] / v->groups;
+    read_space(v);
+}
+
 /* Declares the weights: stored group, window, input channel, output channel,
  * or, transposed, group, input channel, window, output channel.  A dimension
  * of the problem that has groups and channels is split. */
-static int declare_weights(struct emit *e, const struct plan_step *s,
-                           struct conv *v, bool transposed,
-                           struct infer_error *err)
+int emit_conv_weights(struct emit *e, const struct plan_step *s, struct conv *v,
+                      bool transposed, struct infer_error *err)
 {
     const int spatial = v->x.rank - 2;
     const struct view weights = emit_view(s, 1);
@@ -85,10 +88,11 @@ static int declare_weights(struct emit *e, const struct plan_step *s,
         return error_set(err, INFER_EUNSUPPORTED, "weights of %d dimensions",
                          w.t.rank);
     w = view_permute(&w, order);
-    const int rc = emit_input_view(e, &w, "w", err, &t);
+    const int rc = v->by_table ? emit_constant(e, &w, err, &t)
+                               : emit_input_view(e, &w, "w", err, &t);
     if (rc < 0)
         return rc;
-    v->array = e->last_array;
+    v->array = v->by_table ? rc : e->last_array;
     const int first = transposed ? 2 : v->depthwise ? 0 : 1;
     v->w_group = t.stride[v->depthwise ? spatial : 0];
     v->w_c = transposed ? t.stride[1] : t.stride[n - 2];
@@ -108,20 +112,14 @@ static int declare(struct emit *e, const struct plan_step *s, bool transposed,
     struct kern_tensor bias;
     int rc;
 
-    *v = (struct conv){.p = p, .y = p->out[0], .groups = p->attr.conv.groups};
+    emit_conv_look(s, v);
     if (product_table_of(p))
         return error_set(err, INFER_EUNSUPPORTED, "a table of products");
-    v->integers = quant_of(p) != NULL;
-    v->has_bias = kern_problem_in(p, 2) != NULL;
-    v->has_residual = kern_problem_in(p, 3) != NULL;
-    v->has_scale = input_scale_of(p) != NULL;
     rc = emit_input(e, s, 0, "x", NULL, err, &v->x);
     if (rc < 0)
         return rc;
-    v->c = v->x.dim[1] / v->groups;
-    v->k = v->y.dim[1] / v->groups;
     v->depthwise = !transposed && v->c == 1 && v->k == 1 && v->groups > 1;
-    rc = declare_weights(e, s, v, transposed, err);
+    rc = emit_conv_weights(e, s, v, transposed, err);
     if (rc == 0 && v->has_bias)
         rc = emit_input(e, s, 2, "b", NULL, err, &bias);
     if (rc == 0 && v->integers)
@@ -140,8 +138,13 @@ static int declare(struct emit *e, const struct plan_step *s, bool transposed,
 
 /* ---- writing ------------------------------------------------------- */
 
-/* Loops over images and output pixels, around a body that opens lanes. */
-static void open_pixels(struct emit *e, const struct conv *v)
+const char *emit_conv_index(int d)
+{
+    return out_index[d];
+}
+
+/* Around a body that opens lanes. */
+void emit_conv_open_pixels(struct emit *e, const struct conv *v)
 {
     if (v->y.dim[0] > 1)
         emit_for(e, "n", v->y.dim[0]);
@@ -150,7 +153,7 @@ static void open_pixels(struct emit *e, const struct conv *v)
             emit_for(e, out_index[d], v->out[d]);
 }
 
-static void close_pixels(struct emit *e, const struct conv *v)
+void emit_conv_close_pixels(struct emit *e, const struct conv *v)
 {
     for (int d = 0; d < 3; d++)
         if (v->out[d] > 1)
@@ -160,8 +163,8 @@ static void close_pixels(struct emit *e, const struct conv *v)
 }
 
 /* "n * 64 + p * 8 + ": the offset of a pixel. */
-static void pixel_offset(const struct conv *v, const struct kern_tensor *t,
-                         const int64_t *stride, char text[256])
+void emit_conv_pixel(const struct conv *v, const struct kern_tensor *t,
+                     const int64_t *stride, char text[256])
 {
     int used = 0;
 
@@ -187,14 +190,14 @@ static int store(struct emit *e, const struct conv *v, struct infer_error *err)
                  e->lane);
     else
         snprintf(channel, sizeof(channel), "%s", e->lane);
-    pixel_offset(v, &v->y, v->ys, pixel);
+    emit_conv_pixel(v, &v->y, v->ys, pixel);
     if (!v->integers && v->y.stride[1] == 1 && emit_stores_lanes(v->p) &&
         (!v->has_residual || v->r.stride[1] == 1)) {
         snprintf(channel, sizeof(channel), "%s%s0",
                  many ? emit_offset("j", v->k) : "", emit_lane_block(e));
         snprintf(at, sizeof(at), "%s%s", pixel, channel);
         if (v->has_residual) {
-            pixel_offset(v, &v->r, v->rs, pixel);
+            emit_conv_pixel(v, &v->r, v->rs, pixel);
             snprintf(from, sizeof(from), "%s%s", pixel, channel);
         }
         return emit_store_lanes(e, v->p, at, channel,
@@ -203,7 +206,7 @@ static int store(struct emit *e, const struct conv *v, struct infer_error *err)
     snprintf(at, sizeof(at), "%s%s0", pixel,
              emit_offset(channel, v->y.stride[1]));
     if (v->has_residual) {
-        pixel_offset(v, &v->r, v->rs, pixel);
+        emit_conv_pixel(v, &v->r, v->rs, pixel);
         snprintf(from, sizeof(from), "%s%s0", pixel,
                  emit_offset(channel, v->r.stride[1]));
         snprintf(residual, sizeof(residual), "z[%s]", from);
@@ -224,7 +227,7 @@ static int store(struct emit *e, const struct conv *v, struct infer_error *err)
 }
 
 /* Whether some tap along dimension d falls outside the input. */
-static bool has_edge(const struct conv *v, int d)
+bool emit_conv_has_edge(const struct conv *v, int d)
 {
     const int64_t last = (v->out[d] - 1) * v->step[d] +
                          (v->window[d] - 1) * v->dilation[d] - v->pad[d];
@@ -235,7 +238,7 @@ static bool has_edge(const struct conv *v, int d)
 /* Whether a dimension of the window is a loop. */
 static bool has_taps(const struct conv *v, int d)
 {
-    return v->window[d] > 1 || has_edge(v, d);
+    return v->window[d] > 1 || emit_conv_has_edge(v, d);
 }
 
 /* Opens the loops over the first dimensions of the window. */
@@ -244,12 +247,12 @@ static void open_taps(struct emit *e, const struct conv *v, int dimensions)
     for (int d = 0; d < dimensions; d++) {
         if (has_taps(v, d))
             emit_for(e, tap_index[d], v->window[d]);
-        if (v->in[d] > 1 || has_edge(v, d))
+        if (v->in[d] > 1 || emit_conv_has_edge(v, d))
             emit_line(e, "const long %s = %s;", in_index[d],
                       emit_position(out_index[d], v->out[d], v->step[d],
                                     tap_index[d], v->window[d], v->dilation[d],
                                     v->pad[d]));
-        if (!has_edge(v, d))
+        if (!emit_conv_has_edge(v, d))
             continue;
         emit_line(e, "if (%s < 0 || %s >= %" PRId64 ")", in_index[d],
                   in_index[d], v->in[d]);
@@ -326,7 +329,7 @@ static void add_run(struct emit *e, const struct conv *v)
 
     emit_line(e, "const long v = %s;",
               emit_position("q", v->out[2], v->step[2], "", 1, 1, v->pad[2]));
-    if (!has_edge(v, 2)) {
+    if (!emit_conv_has_edge(v, 2)) {
         declare_products(e, v, 2, emit_offset("v", v->c), "");
         emit_products(e, &products);
         return;
@@ -431,13 +434,16 @@ int emit_conv(struct emit *e, const struct plan_step *s,
               struct infer_error *err)
 {
     struct conv v;
-    int rc = declare(e, s, false, err, &v);
+    int rc = emit_conv_layer(e, s, err);
 
+    if (rc <= 0)
+        return rc;
+    rc = declare(e, s, false, err, &v);
     if (rc < 0)
         return rc;
     const bool runs = has_runs(&v);
     const bool many = v.groups > 1 && !v.depthwise;
-    open_pixels(e, &v);
+    emit_conv_open_pixels(e, &v);
     if (many)
         emit_for(e, "j", v.groups);
     emit_lanes_open(e, v.depthwise ? v.groups : v.k,
@@ -452,7 +458,7 @@ int emit_conv(struct emit *e, const struct plan_step *s,
     emit_lanes_close(e);
     if (many)
         emit_close(e);
-    close_pixels(e, &v);
+    emit_conv_close_pixels(e, &v);
     return rc;
 }
 
@@ -505,7 +511,7 @@ int emit_conv_transpose(struct emit *e, const struct plan_step *s,
         return rc;
     const struct emit_products products = {
         .n = 1, .k_step = v.w_k, .array = -1};
-    open_pixels(e, &v);
+    emit_conv_open_pixels(e, &v);
     if (v.groups > 1)
         emit_for(e, "j", v.groups);
     emit_lanes_open(e, v.k, "real", "0");
@@ -521,6 +527,6 @@ int emit_conv_transpose(struct emit *e, const struct plan_step *s,
     emit_lanes_close(e);
     if (v.groups > 1)
         emit_close(e);
-    close_pixels(e, &v);
+    emit_conv_close_pixels(e, &v);
     return rc;
 }

@@ -77,6 +77,49 @@ static int store(struct emit *e, const struct dense *v, const char *at,
     return rc;
 }
 
+/* Writes a layer of floats by a table (layer.c): 0; 1 if it is none of those,
+ * with nothing declared. */
+static int by_table(struct emit *e, const struct plan_step *s,
+                    struct infer_error *err)
+{
+    static const int64_t order[] = {1, 0};
+    const struct kern_problem *p = &s->exec.problem;
+    const struct view x = emit_view(s, 0), weights = emit_view(s, 1);
+    const struct view bias = emit_view(s, 2);
+    const int last = p->out[0].rank - 1;
+    struct emit_nest rows;
+    struct kern_tensor t;
+    char n[32];
+
+    if (!emit_layer_fits(e, s) || x.t.stride[last] != 1 ||
+        p->out[0].stride[last] != 1)
+        return 1;
+    const struct view w = view_permute(&weights, order);
+    struct emit_layer l = {.lanes = p->out[0].dim[last]};
+    int rc = l.w = emit_constant(e, &w, err, &t);
+    if (rc >= 0)
+        rc = l.b = emit_constant(e, &bias, err, &t);
+    if (rc >= 0)
+        rc = emit_layer_declare(e, s, &l, err);
+    if (rc == 0)
+        rc = emit_input(e, s, 0, "x", NULL, err, &t);
+    if (rc == 0)
+        rc = emit_output(e, s, err);
+    if (rc < 0)
+        return rc;
+    emit_nest_start(&rows, last, p->out[0].dim);
+    t.rank = last;
+    emit_nest_add(&rows, &t);
+    t = p->out[0];
+    t.rank = last;
+    emit_nest_add(&rows, &t);
+    emit_nest_open(e, &rows, 'n');
+    snprintf(n, sizeof(n), "%" PRId64, x.t.dim[last]);
+    emit_layer_pixel(e, rows.at[1], "x", rows.at[0], "0", "1", n);
+    emit_nest_close(e, &rows);
+    return 0;
+}
+
 int emit_dense(struct emit *e, const struct plan_step *s,
                struct infer_error *err)
 {
@@ -87,8 +130,11 @@ int emit_dense(struct emit *e, const struct plan_step *s,
     struct emit_nest rows;
     struct dense v;
     char residual[256] = "", at[256];
-    int rc = declare(e, s, err, &v);
+    int rc = by_table(e, s, err);
 
+    if (rc <= 0)
+        return rc;
+    rc = declare(e, s, err, &v);
     if (rc < 0)
         return rc;
     const struct emit_products products = {.n = v.w.dim[0],

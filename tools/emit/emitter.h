@@ -30,6 +30,7 @@ struct emit_function {
     char name[48];
     char *text;  /* parameters and body, without the name */
     char *words; /* the problem, for people */
+    bool cold;   /* its work is done in others, or is little */
     int like;    /* the function that does its work (merge.c), or -1 */
     char *more;  /* arguments of that function besides the call's, or NULL */
 };
@@ -46,7 +47,16 @@ struct emit_array {
     enum infer_dtype dtype;
     size_t bytes;
     void *data;
-    bool spare; /* a vector may read beyond its end (products.c) */
+    bool used;     /* by its name: others are not written */
+    int64_t spare; /* vectors of so many lanes read beyond its end, or 0 */
+};
+
+/* What layer.c knows of a layer. */
+struct emit_table {
+    int array;
+    char finish[2 * EMIT_NAME];
+    int64_t lanes, x_row, w_row, z;
+    bool depthwise;
 };
 
 struct emit {
@@ -60,6 +70,7 @@ struct emit {
     /* The function that is being written. */
     struct emit_text body, params, args;
     int depth;
+    bool cold;      /* that of the function */
     int last_array; /* that of the input declared last, or -1 */
     /* Between emit_lanes_open() and emit_lanes_close(): the number of a block's
      * lanes as C, and the index of a lane among all. */
@@ -68,8 +79,13 @@ struct emit {
     bool lanes_looped; /* there are several blocks */
     /* The file. */
     struct emit_text helpers, run;
+    bool layers[2];   /* of layer.c: there are dense, depthwise ones */
+    bool arena_spare; /* a vector may read beyond the arena's end */
     struct emit_function *function;
     int n_functions, function_capacity;
+    struct emit_table *table;
+    int n_tables, table_capacity;
+    bool residuals; /* some layer of these has one */
     struct emit_call *call;
     int n_calls, call_capacity;
     struct emit_array *array;
@@ -112,9 +128,16 @@ struct view emit_view(const struct plan_step *s, int i);
 int emit_input(struct emit *e, const struct plan_step *s, int i,
                const char *name, const struct kern_tensor *like,
                struct infer_error *err, struct kern_tensor *t);
+/* A constant view as an array, row-major, without a pointer; returns its
+ * number.
+ */
+int emit_constant(struct emit *e, const struct view *v, struct infer_error *err,
+                  struct kern_tensor *t);
 /* The same of a view; a constant is stored row-major. */
 int emit_input_view(struct emit *e, const struct view *v, const char *name,
                     struct infer_error *err, struct kern_tensor *t);
+/* Output 0 with the problem's tensor. */
+struct view emit_output_view(const struct plan_step *s);
 /* Declares output 0 as y. */
 int emit_output(struct emit *e, const struct plan_step *s,
                 struct infer_error *err);
@@ -127,6 +150,8 @@ bool emit_is_constant(const struct emit *e, const struct view *v);
 
 /* The address of a view that is no constant, as C. */
 void emit_address(struct emit *e, const struct view *v, char text[128]);
+/* The element of the arena at which a view begins; not of a caller's. */
+int64_t emit_arena_offset(const struct emit *e, const struct view *v);
 /* The number of the array with these bytes, which it copies; equal arrays are
  * one.  EMEMORY. */
 int emit_array(struct emit *e, enum infer_dtype dtype, const void *data,
@@ -299,5 +324,34 @@ int emit_store_lanes(struct emit *e, const struct kern_problem *p,
                      struct infer_error *err);
 /* sum[k] += i[k] * f[k]; of p the types and the zero point alone. */
 void emit_lane_products(struct emit *e, const struct emit_products *p);
+
+/* ---- layer.c: layers of floats by a table -------------------------- */
+
+/* What is the same for all pixels of a layer. */
+struct emit_layer {
+    int w, b;             /* arrays: weights, of which a pixel's outputs are the
+                             last dimension, and bias */
+    int64_t lanes;        /* outputs of a pixel */
+    int64_t x_row, w_row; /* elements between rows of x and of the window */
+    bool depthwise;       /* each output has its own channel */
+};
+
+/* Whether types, constants and residual of a step are such. */
+bool emit_layer_fits(const struct emit *e, const struct plan_step *s);
+/* Whether elements behind a view may be read, as those of depthwise layers are.
+ */
+bool emit_layer_may_overread(const struct emit *e, const struct view *x);
+/* Declares the table as l. */
+int emit_layer_declare(struct emit *e, const struct plan_step *s,
+                       const struct emit_layer *l, struct infer_error *err);
+/* Computes the pixel at offset y: rows (at least one) of n inputs, or of n
+ * pixels of a depthwise layer (at least one), from offset x of x_name, with
+ * weights from offset w; all expressions of C. */
+void emit_layer_pixel(struct emit *e, const char *y, const char *x_name,
+                      const char *x, const char *w, const char *rows,
+                      const char *n);
+/* Adds the function that computes pixels, if there are any, and the tables. */
+void emit_layer_function(const struct emit *e, struct emit_text *out);
+void emit_layer_tables(const struct emit *e, struct emit_text *out);
 
 #endif

@@ -113,9 +113,13 @@ void emit_arrays(const struct emit *e, struct emit_text *out)
         const struct emit_array *a = &e->array[i];
         const int64_t n = (int64_t)(a->bytes / infer_dtype_size(a->dtype));
 
-        emit_text_add(out, "static const %s %s[%" PRId64 "%s] = {",
-                      emit_type(a->dtype), a->name, n,
-                      a->spare ? " + SPARE" : "");
+        if (!a->used)
+            continue;
+        emit_text_add(out, "static const %s %s[%" PRId64, emit_type(a->dtype),
+                      a->name, n);
+        if (a->spare > 0)
+            emit_text_add(out, " + SPARE(%" PRId64 ")", a->spare);
+        emit_text_add(out, "] = {");
         for (int64_t k = 0; k < n; k++) {
             emit_text_add(out, "%s", k % 8 == 0 ? "\n    " : " ");
             add_element(out, a, k);
@@ -135,6 +139,13 @@ bool emit_is_constant(const struct emit *e, const struct view *v)
     return memory == PLAN_CONSTANT || memory == PLAN_KEPT;
 }
 
+int64_t emit_arena_offset(const struct emit *e, const struct view *v)
+{
+    const size_t before = e->plan->buffers.at[v->buffer].offset;
+
+    return v->offset + (int64_t)(before / infer_dtype_size(v->t.dtype));
+}
+
 void emit_address(struct emit *e, const struct view *v, char text[128])
 {
     static const char *const member[INFER_DTYPE_COUNT] = {
@@ -143,7 +154,6 @@ void emit_address(struct emit *e, const struct view *v, char text[128])
         [INFER_U32] = "u32", [INFER_U16] = "u16", [INFER_U8] = "u8",
         [INFER_BOOL] = "u8",
     };
-    const struct plan_buffer *b = &e->plan->buffers.at[v->buffer];
     int64_t at = v->offset;
     char base[EMIT_NAME + 8];
 
@@ -154,7 +164,7 @@ void emit_address(struct emit *e, const struct view *v, char text[128])
         e->arena_types |= 1u
                           << (v->t.dtype == INFER_BOOL ? INFER_U8 : v->t.dtype);
         snprintf(base, sizeof(base), "arena.%s", member[v->t.dtype]);
-        at += (int64_t)(b->offset / infer_dtype_size(v->t.dtype));
+        at = emit_arena_offset(e, v);
     }
     if (at == 0)
         snprintf(text, 128, "%s", base);
@@ -173,11 +183,15 @@ static void add_pointer(struct emit *e, const char *type, const char *name,
     emit_text_add(&e->args, "%s%s", comma, address);
 }
 
-/* Stores a constant view row-major and declares it. */
-static int add_constant(struct emit *e, const struct view *v, const char *name,
-                        struct infer_error *err, struct kern_tensor *t)
+int emit_constant(struct emit *e, const struct view *v, struct infer_error *err,
+                  struct kern_tensor *t)
 {
     const void *base = plan_locate(e->plan, v);
+
+    *t = v->t;
+    for (int i = 0; i < t->rank; i++)
+        if (t->stride[i] == 0)
+            t->dim[i] = 1;
     const size_t count = (size_t)kern_tensor_count(t);
     void *data;
     size_t bytes;
@@ -195,9 +209,7 @@ static int add_constant(struct emit *e, const struct view *v, const char *name,
     if (rc < 0)
         return rc;
     *t = kern_tensor_dense(t->dtype, t->rank, t->dim, KERN_NCHW);
-    add_pointer(e, emit_type(t->dtype), name, true, e->array[rc].name);
-    e->last_array = rc;
-    return 0;
+    return rc;
 }
 
 int emit_input_view(struct emit *e, const struct view *v, const char *name,
@@ -210,10 +222,13 @@ int emit_input_view(struct emit *e, const struct view *v, const char *name,
     if (!type)
         return INFER_EUNSUPPORTED;
     if (emit_is_constant(e, v)) {
-        for (int i = 0; i < t->rank; i++)
-            if (t->stride[i] == 0)
-                t->dim[i] = 1;
-        return add_constant(e, v, name, err, t);
+        const int a = emit_constant(e, v, err, t);
+        if (a < 0)
+            return a;
+        add_pointer(e, type, name, true, e->array[a].name);
+        e->last_array = a;
+        e->array[a].used = true;
+        return 0;
     }
     emit_address(e, v, address);
     add_pointer(e, type, name, true, address);
@@ -258,11 +273,18 @@ int emit_input(struct emit *e, const struct plan_step *s, int i,
     return rc;
 }
 
+struct view emit_output_view(const struct plan_step *s)
+{
+    struct view v = s->out[0];
+
+    v.t = s->exec.problem.out[0];
+    return v;
+}
+
 int emit_output(struct emit *e, const struct plan_step *s,
                 struct infer_error *err)
 {
-    struct view whole = s->out[0], *v = &whole;
-    whole.t = s->exec.problem.out[0];
+    const struct view whole = emit_output_view(s), *v = &whole;
     const char *type = type_of(v->t.dtype, err);
     char address[128];
 
@@ -281,6 +303,7 @@ int emit_table(struct emit *e, const char *name, enum infer_dtype dtype,
 
     if (rc < 0)
         return rc;
+    e->array[rc].used = true;
     add_pointer(e, emit_type(dtype), name, true, e->array[rc].name);
     return 0;
 }
@@ -309,6 +332,7 @@ static int find_function(struct emit *e, const struct plan_step *s,
     kern_problem_format(&s->exec.problem, words, sizeof(words));
     f->words = strdup(words);
     f->like = -1;
+    f->cold = e->cold;
     f->more = NULL;
     f->text = text->at;
     memset(text, 0, sizeof(*text));
@@ -378,7 +402,8 @@ void emit_functions(const struct emit *e, struct emit_text *out)
         emit_text_add(out, "/* %s", f->words);
         if (same > 0)
             emit_text_add(out, ", and %d like it", same);
-        emit_text_add(out, " */\nstatic void %s", f->name);
+        emit_text_add(out, " */\n%s static void %s", f->cold ? "COLD" : "HOT",
+                      f->name);
         emit_text_put(out, f->text, strlen(f->text));
         emit_text_add(out, "\n");
     }
@@ -411,6 +436,7 @@ static void reset(struct emit *e)
     if (e->args.at)
         e->args.at[0] = '\0';
     e->depth = 1;
+    e->cold = false;
 }
 
 int emit_step(struct emit *e, const struct plan_step *s,
@@ -448,6 +474,7 @@ void emit_clear(struct emit *e)
     free(e->call);
     for (int i = 0; i < e->n_arrays; i++)
         free(e->array[i].data);
+    free(e->table);
     free(e->function);
     free(e->array);
     free(e->pointer);

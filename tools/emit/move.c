@@ -44,6 +44,7 @@ int emit_copy(struct emit *e, const struct plan_step *s,
         rc = emit_output(e, s, err);
     if (rc < 0)
         return rc;
+    e->cold = true;
     emit_nest_start(&nest, y->rank, y->dim);
     emit_nest_add(&nest, &x);
     emit_nest_add(&nest, y);

@@ -234,7 +234,7 @@ static void add_prototype(struct emit_text *t, const char *name,
 
 static void write_header(struct emit_text *t, const char *name,
                          const struct emit_ports *ports, const char *pictures,
-                         size_t arena)
+                         size_t arena, bool spare)
 {
     char big[EMIT_NAME], port[EMIT_NAME];
 
@@ -261,18 +261,22 @@ static void write_header(struct emit_text *t, const char *name,
                       "\n/* Pictures: %s.\n * The caller prepares them. */\n",
                       pictures);
     emit_text_add(t,
-                  "\n/* Bytes of static memory besides constants. */\n"
+                  "\n/* Bytes of static memory besides constants%s. */\n"
                   "#define %s_ARENA_BYTES %zu\n\n"
                   "/* Runs the network once.  Inputs and outputs do not "
                   "overlap.  All calls share one\n"
                   " * arena: one at a time. */\n",
+                  spare ? ", without what vectors read\n * beyond its end: 12 "
+                          "bytes, or 60 of SSE2 and NEON, 124 of AVX2"
+                        : "",
                   big, arena);
     add_prototype(t, name, ports);
     emit_text_add(t, ";\n\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }
 
-static void add_arena(struct emit_text *t, uint32_t types, size_t bytes)
+static void add_arena(struct emit_text *t, const struct emit *e, size_t bytes)
 {
+    const uint32_t types = e->arena_types;
     static const struct {
         enum infer_dtype dtype;
         const char *name;
@@ -286,10 +290,12 @@ static void add_arena(struct emit_text *t, uint32_t types, size_t bytes)
                      "static union {\n");
     for (size_t i = 0; i < sizeof(member) / sizeof(*member); i++)
         if (types >> member[i].dtype & 1)
-            emit_text_add(t, "    %s %s[%zu];\n", emit_type(member[i].dtype),
-                          member[i].name,
-                          (bytes + 7) / 8 * 8 /
-                              infer_dtype_size(member[i].dtype));
+            emit_text_add(
+                t, "    %s %s[%zu%s];\n", emit_type(member[i].dtype),
+                member[i].name,
+                (bytes + 7) / 8 * 8 / infer_dtype_size(member[i].dtype),
+                e->arena_spare && member[i].dtype == INFER_F32 ? " + SPARE(1)"
+                                                               : "");
     emit_text_add(t, "} arena;\n\n");
 }
 
@@ -324,12 +330,14 @@ static void write_source(struct emit_text *t, const struct emit *e,
         "#include \"%s.h\"\n\n#include <math.h>\n#include <string.h>\n\n"
         "#ifndef %s_REAL\n#define %s_REAL double\n#endif\n"
         "typedef %s_REAL real;\n\n"
-        "/* Bytes of a vector register; the last vector of an array may read "
-        "SPARE elements\n * beyond its end. */\n"
-        "#if defined(__AVX2__)\n#define VECTOR 32\n"
-        "#elif defined(__SSE2__) || defined(__ARM_NEON)\n#define VECTOR 16\n"
+        "/* Bytes of a vector register; the last vectors of an array may read "
+        "SPARE elements\n * beyond its end: those that make lanes a multiple "
+        "of four vectors. */\n"
+        "#if defined(__GNUC__) && defined(__AVX2__)\n#define VECTOR 32\n"
+        "#elif defined(__GNUC__) && (defined(__SSE2__) || "
+        "defined(__ARM_NEON))\n#define VECTOR 16\n"
         "#else\n#define VECTOR 4\n#endif\n"
-        "#define SPARE (VECTOR / 4 - 1)\n"
+        "#define SPARE(lanes) ((VECTOR - (lanes) %% VECTOR) %% VECTOR)\n"
         "enum { LANES = VECTOR < sizeof(real) ? 1 : VECTOR / sizeof(real) "
         "};\n\n"
         "/* Loops over neighbouring sums are for vectors, not to be "
@@ -337,15 +345,22 @@ static void write_source(struct emit_text *t, const struct emit *e,
         "#if defined(__GNUC__) && !defined(__clang__)\n"
         "#define EACH_LANE _Pragma(\"GCC unroll 1\")\n"
         "#else\n#define EACH_LANE\n#endif\n"
-        "/* Functions of many layers: one copy. */\n"
+        "/* Functions of many layers: one copy.  Others do the work "
+        "themselves, "
+        "or have it\n * done and are better small. */\n"
         "#if defined(__GNUC__) && !defined(__clang__)\n"
-        "#define SHARED __attribute__((noinline, noclone))\n"
-        "#else\n#define SHARED\n#endif\n\n",
+        "#define SHARED __attribute__((noinline, noclone, hot))\n"
+        "#define HOT __attribute__((noinline, hot))\n"
+        "#define COLD __attribute__((cold))\n"
+        "#else\n#define SHARED\n#define HOT\n#define COLD\n#endif\n\n",
         big, big, e->name, big, big, big);
-    add_arena(t, e->arena_types, arena);
+    add_arena(t, e, arena);
     emit_arrays(e, t);
     emit_text_add(t, "%s", emit_text_of(&e->helpers));
+    emit_layer_function(e, t);
+    emit_layer_tables(e, t);
     emit_functions(e, t);
+    emit_text_add(t, "COLD ");
     add_prototype(t, e->name, ports);
     emit_text_add(t, "\n{\n");
     for (int i = 0; i < ports->n_in; i++)
@@ -380,6 +395,7 @@ static void copy_outputs(struct emit *e, const struct emit_ports *ports)
                 e->failed = true;
                 continue;
             }
+            e->array[a].used = true;
             snprintf(address, sizeof(address), "%s", e->array[a].name);
         } else {
             emit_address(e, v, address);
@@ -439,7 +455,7 @@ static int emit_all(struct emit *e, struct plan *plan,
     if (rc == 0)
         copy_outputs(e, ports);
     if (rc == 0) {
-        write_header(&header, e->name, ports, pictures, arena);
+        write_header(&header, e->name, ports, pictures, arena, e->arena_spare);
         write_source(&source, e, ports, arena, &test);
         if (source.failed || header.failed || test.failed || e->failed ||
             e->run.failed || e->helpers.failed)
@@ -455,7 +471,7 @@ static int emit_all(struct emit *e, struct plan *plan,
             out->functions +=
                 e->function[i].like < 0 || e->function[i].like == i;
         for (int i = 0; i < e->n_arrays; i++)
-            out->weight_bytes += e->array[i].bytes;
+            out->weight_bytes += e->array[i].used ? e->array[i].bytes : 0;
     }
     emit_text_clear(&source);
     emit_text_clear(&header);

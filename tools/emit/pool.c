@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maximum and average pooling: a pixel's channels are innermost. */
+/* Maximum and average pooling: a pixel's channels are innermost, or, where no
+ * tap lies outside the input, each channel's window, which is less code. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -16,8 +17,9 @@ struct pool {
     struct kern_tensor x, y;
     int spatial; /* arrays below: the problem's own dimensions */
     int64_t in[3], out[3], window[3], step[3], dilation[3], pad[3], pad_end[3];
-    bool padded;   /* some tap lies outside the input */
-    bool overhang; /* some tap lies outside the padding too */
+    bool padded;     /* some tap lies outside the input */
+    bool overhang;   /* some tap lies outside the padding too */
+    const char *sum; /* that of a channel */
 };
 
 static void read_pool(struct pool *v)
@@ -120,14 +122,14 @@ static int store_scaled(struct emit *e, const struct pool *v, int64_t all,
         emit_line(e, "if (%s > 0)",
                   a->kind == KERN_POOL_MAX ? "count" : inside);
     if (a->kind == KERN_POOL_MAX)
-        emit_line(e, "%s = (float)(sum[k]%s) * (float)%.9g;",
-                  counted ? "    v" : "float v", emit_less_zero(q->x_zero),
-                  (double)q->x_scale);
+        emit_line(e, "%s = (float)(%s%s) * (float)%.9g;",
+                  counted ? "    v" : "float v", v->sum,
+                  emit_less_zero(q->x_zero), (double)q->x_scale);
     else
         emit_line(e,
-                  "%s = (float)(sum[k] - %s * (%d)) * "
+                  "%s = (float)(%s - %s * (%d)) * "
                   "((float)%.9g / (float)%s);",
-                  counted ? "    v" : "float v", inside, q->x_zero,
+                  counted ? "    v" : "float v", v->sum, inside, q->x_zero,
                   (double)q->x_scale, count);
     rc = emit_scaled_act(e, v->p, err);
     emit_scaled_store(e, v->p, at);
@@ -146,28 +148,29 @@ static int store(struct emit *e, const struct pool *v, bool max,
     for (int d = 0; d < v->spatial; d++)
         all *= v->window[d];
     offset(e, v, false, at);
-    emit_each_lane(e);
+    if (counted)
+        emit_each_lane(e);
     if (!scalar_is_float(v->x.dtype)) {
         rc = quant_is_scaled(v->p) ? store_scaled(e, v, all, at, err) : 0;
         if (!quant_is_scaled(v->p))
             emit_line(e,
-                      counted ? "y[%s] = count > 0 ? sum[k] : 0;"
-                              : "y[%s] = sum[k];",
-                      at);
-        emit_close(e);
-        return rc;
+                      counted ? "y[%s] = count > 0 ? %s : 0;" : "y[%s] = %s;",
+                      at, v->sum);
+    } else {
+        if (max)
+            emit_line(e, "const real v = %s%s;", counted ? "count > 0 ? " : "",
+                      counted ? "sum[k] : 0" : v->sum);
+        else if (counted && v->p->attr.pool.count_include_pad)
+            emit_line(e, "const real v = inside ? sum[k] / (real)count : 0;");
+        else if (counted)
+            emit_line(e,
+                      "const real v = count > 0 ? sum[k] / (real)count : 0;");
+        else
+            emit_line(e, "const real v = %s / %" PRId64 ";", v->sum, all);
+        rc = emit_epilogue(e, v->p, "", at, err);
     }
-    if (max)
-        emit_line(e, counted ? "const real v = count > 0 ? sum[k] : 0;"
-                             : "const real v = sum[k];");
-    else if (counted && v->p->attr.pool.count_include_pad)
-        emit_line(e, "const real v = inside ? sum[k] / (real)count : 0;");
-    else if (counted)
-        emit_line(e, "const real v = count > 0 ? sum[k] / (real)count : 0;");
-    else
-        emit_line(e, "const real v = sum[k] / %" PRId64 ";", all);
-    rc = emit_epilogue(e, v->p, "", at, err);
-    emit_close(e);
+    if (counted)
+        emit_close(e);
     return rc;
 }
 
@@ -204,19 +207,21 @@ static const char *lowest(enum infer_dtype dtype)
 /* Adds the lanes of one tap. */
 static void add_tap(struct emit *e, const struct pool *v, bool max)
 {
+    const bool lanes = v->padded || v->overhang;
     char from[512];
 
     offset(e, v, true, from);
-    emit_each_lane(e);
+    if (lanes)
+        emit_each_lane(e);
     if (max) {
         emit_line(e, "const %s a = x[%s];", emit_type(v->x.dtype), from);
-        emit_line(e, scalar_is_float(v->x.dtype)
-                         ? "sum[k] = a > sum[k] || a != a ? a : sum[k];"
-                         : "sum[k] = a > sum[k] ? a : sum[k];");
+        emit_line(e, "%s = a > %s%s ? a : %s;", v->sum, v->sum,
+                  scalar_is_float(v->x.dtype) ? " || a != a" : "", v->sum);
     } else {
-        emit_line(e, "sum[k] += x[%s];", from);
+        emit_line(e, "%s += x[%s];", v->sum, from);
     }
-    emit_close(e);
+    if (lanes)
+        emit_close(e);
 }
 
 int emit_pool(struct emit *e, const struct plan_step *s,
@@ -240,6 +245,7 @@ int emit_pool(struct emit *e, const struct plan_step *s,
         rc = emit_output(e, s, err);
     if (rc < 0)
         return rc;
+    e->cold = true;
     read_pool(&v);
     const int at = 3 - v.spatial;
     const bool counted = v.padded || v.overhang;
@@ -249,20 +255,25 @@ int emit_pool(struct emit *e, const struct plan_step *s,
     for (int d = 0; d < v.spatial; d++)
         if (v.out[d] > 1)
             emit_for(e, out_index[at + d], v.out[d]);
-    emit_lanes_open(e, v.y.dim[1], NULL, NULL);
-    emit_line(e, "%s sum[%d]%s;",
-              max      ? emit_type(v.x.dtype)
-              : scaled ? "int32_t"
-                       : "real",
-              EMIT_LANES, max ? "" : " = {0}");
-    if (max) {
-        emit_each_lane(e);
-        emit_line(e, "sum[k] = %s;", lowest(v.x.dtype));
-        emit_close(e);
-    }
-    if (counted)
+    const char *type = max ? emit_type(v.x.dtype) : scaled ? "int32_t" : "real";
+    if (counted) {
+        v.sum = "sum[k]";
+        emit_lanes_open(e, v.y.dim[1], NULL, NULL);
+        emit_line(e, "%s sum[%d]%s;", type, EMIT_LANES, max ? "" : " = {0}");
+        if (max) {
+            emit_each_lane(e);
+            emit_line(e, "sum[k] = %s;", lowest(v.x.dtype));
+            emit_close(e);
+        }
         emit_line(e,
                   counts ? "long count = 0, inside = 0;" : "long count = 0;");
+    } else {
+        v.sum = "sum";
+        e->lane = v.y.dim[1] > 1 ? "k" : "0";
+        if (v.y.dim[1] > 1)
+            emit_for(e, "k", v.y.dim[1]);
+        emit_line(e, "%s sum = %s;", type, max ? lowest(v.x.dtype) : "0");
+    }
     open_window(e, &v, counts);
     if (counted && counts)
         emit_line(e, "inside++;");
@@ -270,7 +281,10 @@ int emit_pool(struct emit *e, const struct plan_step *s,
     for (int d = 0; d < v.spatial; d++)
         emit_close(e);
     rc = store(e, &v, max, err);
-    emit_lanes_close(e);
+    if (counted)
+        emit_lanes_close(e);
+    else if (v.y.dim[1] > 1)
+        emit_close(e);
     for (int d = 0; d < v.spatial; d++)
         if (v.out[d] > 1)
             emit_close(e);

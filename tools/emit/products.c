@@ -193,7 +193,7 @@ void emit_products(struct emit *e, const struct emit_products *p)
         add_inline(e, p);
         return;
     }
-    e->array[p->array].spare = true;
+    e->array[p->array].spare = 1;
     name_function(&t, "products", name);
     add_function(e, &t, name);
     snprintf(count, sizeof(count), "%" PRId64, p->n);
