@@ -3,6 +3,9 @@
 #include "tools/wconv/wconv.h"
 
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 static int wconv(int argc, char **argv)
 {
@@ -15,5 +18,11 @@ static int wconv(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+#ifdef __GLIBC__
+    /* Bytes.  Tensors of at least this size go back to the system as soon as
+     * they are freed; by default glibc raises the limit to the largest one,
+     * and freed tensors stay as holes. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
     return cli_main("wconv", argc, argv, wconv);
 }

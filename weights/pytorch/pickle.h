@@ -101,7 +101,8 @@ enum {
 #define PICKLE_SCRIPT "__torch__."
 enum {
     PICKLE_OBJECT_CLASS = 0, /* CLASS */
-    PICKLE_OBJECT_STATE,     /* DICT of attributes by name; may be missing */
+    /* DICT of attributes by name, a TUPLE of classes of C++; may be missing */
+    PICKLE_OBJECT_STATE,
     PICKLE_OBJECT_ITEMS
 };
 

@@ -569,18 +569,32 @@ int pickle_newobj(struct pickle *p, uint32_t class, uint32_t args,
                      "it would make an object of a class no weights need");
 }
 
+/* An object of C++ whose state is a tuple, such as a layer that
+ * optimize_for_mobile() packed for XNNPACK. */
+static bool is_native(const struct pickle *p, uint32_t object)
+{
+    static const char prefix[] = PICKLE_SCRIPT "torch.classes.";
+    const size_t n = sizeof prefix - 1;
+    const struct pickle_node *class =
+        pickle_at(p, p->node[object].u.item[PICKLE_OBJECT_CLASS]);
+
+    return class->count > n && memcmp(class->u.bytes, prefix, n) == 0;
+}
+
 /* Attributes by name; a pair where some of them are slots. */
 static int build_object(struct pickle *p, uint32_t object, uint32_t state,
                         struct infer_error *err)
 {
     const struct pickle_node *s = &p->node[state];
+    const bool native = s->kind == PICKLE_TUPLE && is_native(p, object);
     uint32_t items[PICKLE_OBJECT_ITEMS];
 
-    if (s->kind == PICKLE_TUPLE && s->count == 2)
+    if (s->kind == PICKLE_TUPLE && s->count == 2 && !native)
         state = s->u.item[0];
     if (p->node[state].kind == PICKLE_NONE)
         return 0;
-    if (p->node[state].kind != PICKLE_DICT || p->node[object].count != 1)
+    if ((p->node[state].kind != PICKLE_DICT && !native) ||
+        p->node[object].count != 1)
         return wrong_args("the state of an object", err);
     items[PICKLE_OBJECT_CLASS] = p->node[object].u.item[PICKLE_OBJECT_CLASS];
     items[PICKLE_OBJECT_STATE] = state;

@@ -35,6 +35,7 @@ struct tf_node {
     int first, n_in;        /* data inputs: tf_graph.edge[first ...] */
     /* Output k is input k: identities, calls that were expanded, arguments. */
     bool alias;
+    bool dead;     /* of a branch that is not taken: no output */
     bool renamed;  /* an output of the network has its name */
     bool restored; /* a variable: message is its BundleEntryProto */
 };

@@ -119,7 +119,7 @@ int tf_take_defaults(struct tf_graph *g, struct infer_error *err)
         if (g->node[i].n_in == 1 && (type == TF_BOOL || rank == 0))
             g->node[i].alias = true;
     }
-    return 0;
+    return tf_take_branches(g, err);
 }
 
 /* Nodes that do something other than computing a result. */
@@ -204,11 +204,11 @@ static int add_outputs(struct tf_import *tf, const bool *read,
         struct tf_edge e;
 
         /* What only a function reads, whose call is gone, is an input. */
-        if (read[i] || has_effect_only(n->op) || tf_is_input(g, i) ||
+        if (read[i] || n->dead || has_effect_only(n->op) || tf_is_input(g, i) ||
             (n->alias && n->n_in == 0))
             continue;
         rc = tf_resolve(g, (struct tf_edge){i, 0}, err, &e);
-        if (rc == 0 && computed[e.node])
+        if (rc == 0 && computed[e.node] && !tf_is_training_flag(g, e.node))
             rc = tf_add_output(tf, e, n->name, err);
     }
     if (rc == 0 && tf->n_outputs == 0)

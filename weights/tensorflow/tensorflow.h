@@ -127,6 +127,11 @@ int tf_attr_text(const struct tf_graph *g, int node, const char *name,
 
 /* Placeholders of switches become what they are without being fed. */
 int tf_take_defaults(struct tf_graph *g, struct infer_error *err);
+/* True for a boolean placeholder that is named after training: it is false. */
+bool tf_is_training_flag(const struct tf_graph *g, int node);
+/* Takes the branches of Switch and Merge whose condition the file tells
+ * (branches.c).  EMEMORY. */
+int tf_take_branches(struct tf_graph *g, struct infer_error *err);
 int tf_add_input(struct tf_import *tf, struct tf_edge e, struct pb_span name,
                  struct infer_error *err);
 int tf_add_output(struct tf_import *tf, struct tf_edge e, struct pb_span name,

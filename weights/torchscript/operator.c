@@ -381,14 +381,63 @@ static int tell_tuple(struct ts_run *r, const struct call *c, int count,
                             n_unread == count ? unread : NULL, out->list->item);
 }
 
+/* ops.prepacked.NAME(x, layer): the layers that optimize_for_mobile() packs for
+ * XNNPACK.  A layer is a tuple: the arguments of the plain operator after x,
+ * then the least and the largest output, or None. */
+static int call_packed(struct ts_run *r, struct pb_span op, int n,
+                       const struct ts_arg *arg, struct ts_value *out)
+{
+    static const struct {
+        const char *name, *plain;
+        int state;
+    } rows[] = {{"conv2d_clamp_run", "torch.conv2d", 8},
+                {"conv2d_transpose_clamp_run", "torch.conv_transpose2d", 9},
+                {"linear_clamp_run", "torch.linear", 4}};
+    const struct ts_list *layer;
+    struct ts_arg a[16] = {{.value = ts_none()}};
+    size_t i = 0;
+    int rc, least;
+
+    while (i < sizeof rows / sizeof *rows && !pb_span_is(op, rows[i].name))
+        i++;
+    if (i == sizeof rows / sizeof *rows || n != 2 ||
+        arg[1].value.kind != TSV_TUPLE || arg[1].value.list->n != rows[i].state)
+        return ts_fail(r, INFER_EUNSUPPORTED,
+                       "ops.prepacked.%.*s is not supported", PB_TEXT(op, 64));
+    layer = arg[1].value.list;
+    least = rows[i].state - 2;
+    a[0] = arg[0];
+    for (int k = 0; k < least; k++)
+        a[1 + k] = (struct ts_arg){.value = layer->item[k]};
+    if (rows[i].state == 9) { /* conv_transpose2d takes the groups first */
+        a[6].value = layer->item[6];
+        a[7].value = layer->item[5];
+    }
+    rc = ts_call_operator(r, word(rows[i].plain), 1 + least, a, 0, NULL, out);
+    if (rc < 0 || (layer->item[least].kind == TSV_NONE &&
+                   layer->item[least + 1].kind == TSV_NONE))
+        return rc;
+    a[0] = (struct ts_arg){.value = *out};
+    a[1] = (struct ts_arg){.value = layer->item[least]};
+    a[2] = (struct ts_arg){.value = layer->item[least + 1]};
+    return ts_call_operator(r, word("torch.clamp"), 3, a, 0, NULL, out);
+}
+
 int ts_call_operator(struct ts_run *r, struct pb_span name, int n,
                      const struct ts_arg *arg, int n_unread, const bool *unread,
                      struct ts_value *out)
 {
+    static const char packed[] = "ops.prepacked.";
     struct call c;
     int64_t count;
-    int rc = open_call(r, name, n, arg, &c);
+    int rc;
 
+    if (starts(name, packed))
+        return call_packed(r,
+                           (struct pb_span){name.data + sizeof packed - 1,
+                                            name.bytes - sizeof packed + 1},
+                           n, arg, out);
+    rc = open_call(r, name, n, arg, &c);
     if (rc < 0)
         return rc;
     rc = ts_arithmetic(r, c.op, n, arg, out);

@@ -13,7 +13,7 @@ static int to_target(struct ts_parser *p, struct ts_node *x)
 {
     if (x->kind == TS_NAME && x->slot >= 0)
         p->reads[x->slot]--;
-    else if (x->kind != TS_ATTR)
+    else if (x->kind != TS_ATTR && (x->kind != TS_NAME || p->inside))
         return ts_parse_bad(p, "the target of an assignment is malformed");
     return 0;
 }

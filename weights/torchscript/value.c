@@ -297,6 +297,12 @@ int ts_from_pickle(struct ts_run *r, int which, uint32_t node,
     case PICKLE_TENSOR:
         return take_tensor(r, which, node, path, out);
     case PICKLE_OBJECT:
+        if (n->count > PICKLE_OBJECT_STATE &&
+            pickle_at(&r->archive->pickle[which],
+                      n->u.item[PICKLE_OBJECT_STATE])
+                    ->kind == PICKLE_TUPLE)
+            return ts_from_pickle(r, which, n->u.item[PICKLE_OBJECT_STATE],
+                                  path, out);
         if (which == TS_DATA && n->count > PICKLE_OBJECT_CLASS)
             return take_object(r, node, path, out);
         return 0;

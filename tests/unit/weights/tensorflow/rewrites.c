@@ -165,9 +165,76 @@ TEST(test_levels)
     graph_free(g);
 }
 
+/* ---- branches ------------------------------------------------------ */
+
+/* A scalar placeholder of booleans. */
+static void add_flag(struct pb_message *m, const char *name)
+{
+    struct pb_message n = def_node(name, "Placeholder", NULL, NULL);
+
+    def_type(&n, "dtype", 10);
+    pb_nested(m, 1, &n);
+}
+
+static void add_node(struct pb_message *m, const char *name, const char *op,
+                     const char *a, const char *b)
+{
+    struct pb_message n = def_node(name, op, a, b);
+
+    pb_nested(m, 1, &n);
+}
+
+/* cond ? tanh(x) : -x, as TensorFlow 1 writes it, Merge before its branches.
+ * Each branch begins with a Switch of its own. */
+static struct pb_message branches(const char *flag)
+{
+    struct pb_message m = {0};
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 2});
+    if (flag)
+        add_flag(&m, flag);
+    else
+        def_int32s(&m, 1, "cond", 0, NULL, (const int[]){1}, 1);
+    flag = flag ? flag : "cond";
+    add_node(&m, "pred_id", "Identity", flag, NULL);
+    add_node(&m, "pivot", "Switch", flag, flag);
+    add_node(&m, "merge", "Merge", "no", "yes");
+    add_node(&m, "s0", "Switch", "x", "pred_id");
+    add_node(&m, "s1", "Switch", "x", "pred_id");
+    add_node(&m, "no", "Neg", "s0", NULL);
+    add_node(&m, "yes", "Tanh", "s1:1", NULL);
+    add_node(&m, "y", "Relu", "merge", NULL);
+    return m;
+}
+
+TEST(test_branches)
+{
+    struct pb_message m = branches("net/is_training");
+    struct graph *g = def_read_graph(&m);
+
+    assert_int_equal(g->n_inputs, 1);
+    assert_int_equal(g->n_outputs, 1);
+    assert_int_equal(g->n_nodes, 2);
+    assert_true(run(g, 2, (const int64_t[]){1, 2}, (const float[]){-3, 2},
+                    (const float[]){3, 0}) <= 1e-6);
+    graph_free(g);
+    m = branches(NULL); /* the condition is a constant: true */
+    g = def_read_graph(&m);
+    assert_int_equal(g->n_nodes, 2);
+    assert_true(run(g, 2, (const int64_t[]){1, 2}, (const float[]){-3, 0.5F},
+                    (const float[]){0, 0.46211716F}) <= 1e-6);
+    graph_free(g);
+    m = branches("anything");
+    def_refused(&m, INFER_EUNSUPPORTED, "control flow");
+    m = branches("keras_learning_phase");
+    def_damage(&m, 3, 41);
+    pb_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_branches),
         cmocka_unit_test(test_dilation),
         cmocka_unit_test(test_levels),
     };

@@ -214,6 +214,26 @@ TEST(test_shape_arithmetic)
     assert_close(y, x, 18);
 }
 
+/* A new shape of one row: its entries are the sizes, as in a list. */
+TEST(test_shape_of_one_row)
+{
+    const int32_t shape[3] = {1, 3, 2};
+    float x[6], y[6];
+    struct model m = {.n_ops = 0};
+    struct graph *g;
+    int v[3];
+
+    fill(x, 6, 7);
+    v[0] = model_float(&m, "x", DIMS(1, 6), NULL);
+    v[1] = model_ints(&m, "shape", DIMS(1, 3), shape);
+    v[2] = model_float(&m, "y", DIMS(1, 3, 2), NULL);
+    model_op(&m, 22, IN(v[0], v[1]), v[2]);
+    model_io(&m, v[0], v[2]);
+    g = must_read(&m);
+    run_model(g, x, DIMS(1, 6), y, 6);
+    assert_close(y, x, 6);
+}
+
 /* Weights of 16 bits behind DEQUANTIZE, and of 8 bits with a scale a row. */
 TEST(test_small_weights)
 {
@@ -662,6 +682,7 @@ int main(void)
         cmocka_unit_test(test_batch),
         cmocka_unit_test(test_pool_and_dense),
         cmocka_unit_test(test_shape_arithmetic),
+        cmocka_unit_test(test_shape_of_one_row),
         cmocka_unit_test(test_small_weights),
         cmocka_unit_test(test_planar),
         cmocka_unit_test(test_resize),

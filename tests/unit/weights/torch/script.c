@@ -103,10 +103,30 @@ static const char object[] = "\x80\x02"
     "  list : List[int]\n"                                                     \
     "  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n" body
 
+/* A tuple of one layer of XNNPACK: weights of 4 rows and columns, no bias,
+ * outputs from -2 on.  Its storage is constants/0. */
+static const char packed[] =
+    "\x80\2(c__torch__.torch.classes.xnnpack\nLinearOpContext\n)\x81("
+    "ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storage"
+    "ctorch\nFloatStorage\nX\1\0\0\0"
+    "0X\3\0\0\0cpuK\x10tQK\0"
+    "(K\4K\4t(K\4K\1t\x89"
+    "ccollections\nOrderedDict\n)RtR"
+    "NG\xc0\0\0\0\0\0\0\0Ntbt.";
+
 static void make_archive(struct zipmaker *z, const char *code)
 {
+    float w[16] = {0};
+
+    for (int i = 0; i < 4; i++)
+        w[5 * i] = 2;
     zipmaker_add(z, "n/data.pkl", object, sizeof object - 1);
-    zipmaker_add(z, "n/constants.pkl", "\x80\2).", 4);
+    if (strstr(code, "prepacked")) {
+        zipmaker_add(z, "n/constants.pkl", packed, sizeof packed - 1);
+        zipmaker_add(z, "n/constants/0", (const char *)w, sizeof w);
+    } else {
+        zipmaker_add(z, "n/constants.pkl", "\x80\2).", 4);
+    }
     zipmaker_add(z, "n/code/__torch__.py", code, strlen(code));
     zipmaker_end(z);
 }
@@ -181,6 +201,7 @@ static void gives(const char *code, float factor, float term)
 TEST(test_statements)
 {
     gives(CLASS("    return torch.mul(x, 2)\n"), 2, 0);
+    gives("op_version_set = 1\n" CLASS("    return torch.mul(x, 2)\n"), 2, 0);
     gives(CLASS("    y, z, = [x, 3]\n    return torch.mul(y, z)\n"), 3, 0);
     gives(CLASS("    y, z = x, 3\n    return torch.add(y, z)\n"), 1, 3);
     gives(CLASS("    if torch.eq(torch.dim(x), 2):\n      y = torch.neg(x)\n"
@@ -205,6 +226,24 @@ TEST(test_statements)
     gives(CLASS("    y = torch.add_(x, 1)\n    z = torch.mul_(y, 2)\n"
                 "    return x\n"),
           2, 2);
+}
+
+/* What optimize_for_mobile() makes of a dense layer: 2 x, but not below -2. */
+TEST(test_packed_layers)
+{
+    gives(CLASS("    y = ops.prepacked.linear_clamp_run(torch.relu(x), "
+                "CONSTANTS.c0)\n"
+                "    z = ops.prepacked.linear_clamp_run(torch.mul(x, -1), "
+                "CONSTANTS.c0)\n"
+                "    return torch.sub(torch.add(torch.mul(x, 2), y), "
+                "torch.add(torch.mul(torch.relu(x), 2), "
+                "torch.sub(z, torch.clamp(torch.mul(x, -2), -2))))\n"),
+          2, 0);
+    refused(CLASS("    return ops.prepacked.conv2d_clamp_run(x, "
+                  "CONSTANTS.c0)\n"),
+            "ops.prepacked.conv2d_clamp_run is not supported");
+    refused(CLASS("    return ops.prepacked.linear_clamp_run(x, x)\n"),
+            "ops.prepacked.linear_clamp_run is not supported");
 }
 
 TEST(test_values)
@@ -535,6 +574,7 @@ int main(void)
         cmocka_unit_test(test_shape_of_a_convolution),
         cmocka_unit_test(test_weights_alone),
         cmocka_unit_test(test_statements),
+        cmocka_unit_test(test_packed_layers),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_containers),
         cmocka_unit_test(test_containers_refused),
