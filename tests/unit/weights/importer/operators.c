@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ONNX reader on one operator each: what is accepted, with the shape of the
- * output, and what is refused in which words.  A line is the operator, its
- * inputs and its attributes:
+ * The ONNX reader on one operator each, or a few: what is accepted, with the
+ * shape of the output, and what is refused in which words.  A line is the
+ * operator, its inputs and its attributes:
  *
  *     x(1,3,-1,8)  a float input of the network; -1: free; i(...): int64
  *     w{2,3,3,3}   a float weight, all 0.5
  *     n[1,2]       an int64 constant; n[]: an empty one
  *     -            an input left out
  *     axis=1  alpha=0.5  pads=[1,1]  mode='x'  scales=[0.5,1.0]
+ *
+ * Behind " ; " comes another operator: the outputs are v1, v2, ..., y, and an
+ * input without brackets is an output, or an input, from before.
  */
 #include "tests/unit/weights/importer/line.h"
 #include "tests/unit/weights/onnx_model.h"
@@ -66,24 +69,41 @@ static const char *read_input(const char *p, const char *name,
     return p;
 }
 
-static struct pb_message model_line(const char *line, int opset)
+/* One node up to a ";" or the end, with the output `out`; the text behind it.
+ */
+static const char *put_node(const char *p, const char *out,
+                            struct pb_message *g)
 {
-    struct pb_message g = EMPTY, a = EMPTY;
+    struct pb_message a = EMPTY;
     char op[CHARS], in[128] = "", name[CHARS];
 
-    graph_output(&g, "y");
-    for (const char *p = read_name(line, op); *p;) {
+    for (p = read_name(p, op); *p;) {
         p = read_name(p, name);
+        if (strcmp(name, ";") == 0)
+            break;
         if (*p == '=') {
             p = read_attribute(p + 1, name, &a);
             continue;
         }
         snprintf(in + strlen(in), sizeof in - strlen(in), "%s%s",
                  in[0] ? " " : "", name);
-        if (strcmp(name, "-") != 0)
-            p = read_input(p, name, &g);
+        if (strchr("([{", *p) && *p)
+            p = read_input(p, name, g);
     }
-    graph_node(&g, op, in, "y", &a);
+    graph_node(g, op, in, out, &a);
+    return p;
+}
+
+static struct pb_message model_line(const char *line, int opset)
+{
+    struct pb_message g = EMPTY;
+    char out[CHARS];
+
+    graph_output(&g, "y");
+    for (int n = 1; *line; n++) {
+        snprintf(out, sizeof out, "v%d", n);
+        line = put_node(line, strstr(line, " ; ") ? out : "y", &g);
+    }
     return model_of(&g, opset);
 }
 
