@@ -502,6 +502,31 @@ static const struct {
     {"{\"__metadata__\":{\"infer.version\":1},\"w\":" GOOD "}", 8, "no model"},
     {"{\"__metadata__\":{\"infer.version\":\"1\"},\"w\":" GOOD "}", 8,
      "no 'infer.header_crc32'"},
+    {META(GRAPH, CRC) W("{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,2],"
+                        "\"data_offsets\":[0,8]}"),
+     8, "shape is not a list"},
+    {META(GRAPH, CRC)
+         W("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-1,7]}"),
+     8, "data_offsets are not"},
+    {META(GRAPH, CRC)
+         W("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8.5]}"),
+     8, "data_offsets are not"},
+    {META(GRAPH, CRC)
+         W("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":{\"a\":0,"
+           "\"b\":8}}"),
+     8, "data_offsets are not"},
+    {META(GRAPH, CRC "\",\"infer.multiplier\":\"{\\\"name\\\":\\\"a\\\","
+                     "\\\"kind\\\":\\\"float\\\",\\\"bits\\\":1}") W(GOOD),
+     8, "the table of multiplier 'a' is missing"},
+    {META(GRAPH, CRC "\",\"infer.multiplier\":\"{}") W(GOOD), 8,
+     "\"name\" is no text"},
+    /* Another place with the words of the checksum. */
+    {"{\"w\":{\"infer.header_crc32\":\"11111111\"},\"__metadata__\":{"
+     "\"infer.version\":\"1\",\"infer.header_crc32\":\"00000000\"}}",
+     0, "no 'infer.header_crc32'"},
+    {"{\"__metadata__\":{\"infer.version\":\"1\","
+     "\"infer.header_crc32\":\"000000000\"}}",
+     0, "no 'infer.header_crc32'"},
     {"{\"__metadata__\":{\"infer.version\":\"1\","
      "\"infer.header_crc32\":\"00000000\",\"format\":\"pt\"}}",
      0, "'format' is not known"},
