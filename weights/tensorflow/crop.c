@@ -236,13 +236,16 @@ static int slice_patches(struct onnx_import *im, const struct patches *p, int x)
 
 int tf_extract_patches(struct onnx_import *im)
 {
-    struct patches p;
+    struct patches p = {{0}};
     int x;
 
     onnx_arity(im, 1, 1);
     tf_window_ints(im, "ksizes", false, p.window);
     tf_window_ints(im, "strides", false, p.stride);
     tf_window_ints(im, "rates", false, p.rate);
+    if (im->rc == 0 && (p.window[0] < 1 || p.stride[0] < 1 || p.rate[0] < 1))
+        return onnx_fail(im, INFER_EFORMAT,
+                         "one of ksizes, strides and rates is missing");
     if (tf_picture(im, 0, false, &x) < 0)
         return im->rc;
     x = place_patches(im, &p, x);
