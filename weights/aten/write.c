@@ -32,20 +32,59 @@ struct pb_span aten_replaced(struct onnx_import *im, struct pb_span x, int axis,
     return n == 1 ? by : aten_step(im, "Concat", &a, n, part);
 }
 
+/* The same where `by` takes the place of every step-th entry: entries of both
+ * behind each other are chosen from. */
+static struct pb_span replaced_by_steps(struct onnx_import *im,
+                                        struct pb_span x, int axis,
+                                        int64_t begin, int64_t end,
+                                        int64_t step, struct pb_span by)
+{
+    const int64_t size = aten_dim(im, x, axis);
+    struct aten_attrs a = {.n = 0};
+    struct constant *c;
+
+    if (im->rc < 0 || step == 1)
+        return aten_replaced(im, x, axis, begin, end, by);
+    if (size < 0 || step < 1) {
+        onnx_fail(im, INFER_EUNSUPPORTED, "a step of %lld along a free axis",
+                  (long long)step);
+        return by;
+    }
+    begin += begin < 0 ? size : 0;
+    end += end < 0 ? size : 0;
+    begin = begin < 0 ? 0 : begin;
+    end = end > size ? size : end;
+    if (aten_dim(im, by, axis) !=
+        (begin < end ? (end - begin - 1) / step + 1 : 0)) {
+        onnx_fail(im, INFER_EFORMAT, "%lld entries for every %lldth of %lld",
+                  (long long)aten_dim(im, by, axis), (long long)step,
+                  (long long)size);
+        return by;
+    }
+    if (onnx_new_constant(im, INFER_I64, 1, &size, &c) < 0)
+        return by;
+    for (int64_t i = 0; i < size; i++)
+        ((int64_t *)c->data)[i] =
+            i >= begin && i < end && (i - begin) % step == 0
+                ? size + (i - begin) / step
+                : i;
+    aten_set_int(&a, "axis", axis);
+    return ATEN_STEP(im, "Gather", &a, ATEN_STEP(im, "Concat", &a, x, by),
+                     onnx_step_constant(im, c));
+}
+
 /* The part between start and end, and the source expanded to it. */
 int aten_slice_scatter(struct onnx_import *im)
 {
     const struct pb_span x = aten_tensor(im, "self");
     const int axis = aten_axis(im, "dim", aten_rank(im, x), 0);
 
-    if (aten_int(im, "step", 1) != 1)
-        return onnx_fail(im, INFER_EUNSUPPORTED, "a step of %lld",
-                         (long long)aten_int(im, "step", 1));
     return aten_same(im, 0,
-                     aten_replaced(im, x, axis, aten_int(im, "start", 0),
-                                   aten_int(im, "end", INT64_MAX),
-                                   aten_cast(im, aten_tensor(im, "src"),
-                                             aten_type_of(im, x))));
+                     replaced_by_steps(im, x, axis, aten_int(im, "start", 0),
+                                       aten_int(im, "end", INT64_MAX),
+                                       aten_int(im, "step", 1),
+                                       aten_cast(im, aten_tensor(im, "src"),
+                                                 aten_type_of(im, x))));
 }
 
 int aten_select_scatter(struct onnx_import *im)
@@ -110,10 +149,9 @@ static struct pb_span around(struct onnx_import *im, struct pb_span base,
 
     if (view == aten_slice) {
         axis = aten_axis(im, "dim", rank, 0);
-        if (aten_int(im, "step", 1) != 1)
-            return aten_no_input();
-        return aten_replaced(im, base, axis, aten_int(im, "start", 0),
-                             aten_int(im, "end", INT64_MAX), part);
+        return replaced_by_steps(im, base, axis, aten_int(im, "start", 0),
+                                 aten_int(im, "end", INT64_MAX),
+                                 aten_int(im, "step", 1), part);
     }
     if (view == aten_select) {
         axis = aten_axis(im, "dim", rank, 0);

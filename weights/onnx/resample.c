@@ -323,6 +323,36 @@ static bool has_sizes(const struct onnx_import *im, int value,
     return true;
 }
 
+/* A tensor that is made to have them, or -1. */
+static int with_sizes(struct onnx_import *im, const struct onnx_small *const *s,
+                      const int *axis, int n, const enum size_kind *kind,
+                      int rank)
+{
+    int64_t want[ONNX_PROBES][INFER_MAX_RANK], dim[INFER_MAX_RANK];
+    struct constant *one;
+    int value;
+
+    for (int d = 0; d < rank; d++) {
+        dim[d] = 1;
+        for (int p = 0; p < im->probes; p++)
+            want[p][d] = 1;
+    }
+    for (int k = 0; k < n; k++) {
+        if (kind[k] == AS_STATED)
+            continue;
+        for (int p = 0; p < im->probes; p++)
+            want[p][axis[k]] = s[p]->i[k];
+        if (onnx_size_like_one(im, want, axis[k], rank, dim) < 0)
+            return -1;
+        dim[axis[k]] = 1;
+    }
+    if (onnx_new_constant(im, INFER_F32, rank, dim, &one) < 0)
+        return -1;
+    ((float *)one->data)[0] = 1;
+    onnx_add_constant(im, one, &value);
+    return onnx_emit_expand(im, value, want, rank, -1, &value) < 0 ? -1 : value;
+}
+
 /* The sizes that follow the free dimensions become those of a tensor that has
  * them, *like. */
 static int sizes_of_tensor(struct onnx_import *im,
@@ -338,6 +368,12 @@ static int sizes_of_tensor(struct onnx_import *im,
             *like = v;
             return 0;
         }
+    *like = with_sizes(im, s, axis, n, kind, rank);
+    for (int k = 0; k < n && *like >= 0; k++)
+        if (kind[k] != AS_STATED)
+            r->size[axis[k]] = GRAPH_SIZE_LIKE;
+    if (*like >= 0)
+        return 0;
     return onnx_fail(im, INFER_EUNSUPPORTED,
                      "a size that depends on a free dimension and is that of "
                      "no tensor; --input-shape fixes it");
