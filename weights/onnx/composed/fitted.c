@@ -46,15 +46,17 @@ static int64_t half(int64_t n, bool up)
 
 /* ---- sizes at run time --------------------------------------------- */
 
-/* The sizes of the graph that are free, each once. */
-static int list_terms(const struct onnx_import *im, struct term *term)
+/* The sizes of the graph that are free, each once, of dimensions from `first`.
+ */
+static int list_terms(const struct onnx_import *im, int first,
+                      struct term *term)
 {
     int n = 0;
 
     for (int v = 0; v < im->g->n_values && n < MAX_TERMS; v++) {
         if (im->g->value[v].data || !im->g->value[v].name)
             continue;
-        for (int d = 1; d < im->type[v][0].rank && n < MAX_TERMS; d++) {
+        for (int d = first; d < im->type[v][0].rank && n < MAX_TERMS; d++) {
             struct term t = {.value = v, .dim = d};
             bool seen = false;
 
@@ -160,7 +162,7 @@ static int number(struct onnx_import *im, const int64_t *n)
         return -1;
     if (is_fixed(im, n))
         return compose_number(im, INFER_F32, (double)n[0]);
-    n_terms = list_terms(im, term);
+    n_terms = list_terms(im, 1, term);
     for (int i = 0; i < n_terms; i++) {
         const int64_t more = n[0] - term[i].size[0];
         bool same = more >= -MAX_ADDEND && more <= MAX_ADDEND;
@@ -185,6 +187,17 @@ struct made {
     int64_t add, divisor, times;
 };
 
+/* Whether any of the sizes is no multiple of the divisor: else rounding up and
+ * down are one. */
+static bool tells_apart(const struct onnx_import *im, const struct made *m)
+{
+    bool any = m->divisor == 1;
+
+    for (int p = 0; p < im->probes; p++)
+        any = any || m->term.size[p] % m->divisor != 0;
+    return any;
+}
+
 static bool makes(const struct onnx_import *im, const int64_t *size,
                   const struct made *m)
 {
@@ -195,8 +208,24 @@ static bool makes(const struct onnx_import *im, const int64_t *size,
     return true;
 }
 
+/* A multiple, which no size makes another number. */
+static bool find_multiple(const struct onnx_import *im, const int64_t *size,
+                          struct made *m)
+{
+    struct term term[MAX_TERMS];
+    const int n = list_terms(im, 0, term);
+
+    for (int64_t k = 2; k <= MAX_DIVISOR; k++)
+        for (int i = 0; i < n; i++) {
+            *m = (struct made){.term = term[i], .divisor = 1, .times = k};
+            if (makes(im, size, m))
+                return true;
+        }
+    return false;
+}
+
 /* Rounded up or down to a multiple, the same in units of the divisor, or with a
- * number added. */
+ * number added: what a rounded number is only odd sizes tell. */
 static bool find_made(const struct onnx_import *im, const int64_t *size,
                       const struct term *term, int n_terms, struct made *m)
 {
@@ -207,7 +236,7 @@ static bool find_made(const struct onnx_import *im, const int64_t *size,
                                    .add = way % 2 ? 0 : k - 1,
                                    .divisor = k,
                                    .times = way < 2 ? k : 1};
-                if (makes(im, size, m))
+                if (tells_apart(im, m) && makes(im, size, m))
                     return true;
             }
     for (int64_t k = -MAX_ADDEND; k <= MAX_ADDEND; k++)
@@ -241,8 +270,10 @@ int onnx_make_size(struct onnx_import *im, const int64_t *size)
     struct made m;
     int x;
 
-    if (im->rc < 0 || !im->odd_sizes ||
-        !find_made(im, size, term, list_terms(im, term), &m))
+    if (im->rc < 0 ||
+        (!find_multiple(im, size, &m) &&
+         (!im->odd_sizes ||
+          !find_made(im, size, term, list_terms(im, 1, term), &m))))
         return -1;
     x = compose_reshape(im, ones(im, m.term.size), 3,
                         (const int64_t[]){1, 1, -1});
@@ -345,7 +376,7 @@ int onnx_numbers_of_sizes(struct onnx_import *im,
     if (onnx_small_is_free(im, small) || small[0]->count > MAX_NUMBERS ||
         small[0]->count < 1 || dtype == INFER_BOOL)
         return im->rc;
-    n_terms = list_terms(im, term);
+    n_terms = list_terms(im, 1, term);
     for (int64_t k = 0; k < small[0]->count; k++) {
         fixed[k] = elements(im, small, k, n[k]);
         if (!fixed[k] &&

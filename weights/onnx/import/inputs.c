@@ -24,7 +24,7 @@ given_shape(const struct onnx_import *im, const char *name, int position)
 /* Sizes of a free dimension at the probes.  Each free dimension gets sizes of
  * its own, so that no two are ever mistaken for one another.  Spatial ones are
  * large and divide well, as some networks need them.  Where the network takes
- * it, the second is above a multiple of 32 by 1, 3, 5, ... and the last below
+ * it, the second is above a multiple of 32 by 1, 3, ... and the last below
  * by as much, each dimension by a number of its own: one of them stays odd when
  * it is halved again and again upwards, the other when downwards, so that
  * "twice this tensor" and "as large as that one" are two things at every
@@ -34,7 +34,7 @@ given_shape(const struct onnx_import *im, const char *name, int position)
 int64_t onnx_probe_size(const struct onnx_import *im, int probe, int dimension)
 {
     const int64_t k = 3 * (int64_t)probe + dimension;
-    const int more = 2 * dimension - 1;
+    const int more = 2 * dimension - 3;
     const int add = !im->odd_sizes || probe == 0 ? 0
                     : probe == 1                 ? more
                                                  : -more;

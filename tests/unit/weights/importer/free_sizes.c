@@ -373,6 +373,68 @@ TEST(test_remainder)
     must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, "'real' depends on");
 }
 
+/* A third of a free height and width, which no tensor has: the pixels that are
+ * nearest. */
+TEST(test_third)
+{
+    static const int64_t size[][2] = {{6, 9}, {7, 4}, {8, 11}};
+    struct pb_message m = picture(), a = EMPTY;
+    struct graph *g;
+
+    graph_ints(&m, "last", DIMS(2), INTS(2, 3));
+    graph_ints(&m, "first", DIMS(2), INTS(0, 1));
+    graph_node(&m, "Gather", "shape last", "size", NULL);
+    graph_node(&m, "Gather", "shape first", "lead", NULL);
+    graph_node(&m, "Div", "size three", "third", NULL);
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Concat", "lead third", "sizes", &a);
+    attr_text(&a, "mode", "nearest");
+    attr_text(&a, "coordinate_transformation_mode", "asymmetric");
+    attr_text(&a, "nearest_mode", "floor");
+    graph_node(&m, "Resize", "x   sizes", "y", &a);
+    g = must_read(model_of(&m, 13));
+    for (size_t k = 0; k < COUNT(size); k++) {
+        const int h = (int)size[k][0], w = (int)size[k][1];
+        const int tall = h / 3, wide = w / 3;
+        float x[2 * 8 * 11], want[2 * 8 * 11];
+
+        for (int i = 0; i < 2 * h * w; i++)
+            x[i] = (float)i;
+        for (int i = 0; i < 2 * tall * wide; i++)
+            want[i] = x[(i / wide / tall * h + i / wide % tall * h / tall) * w +
+                        i % wide * w / wide];
+        must_give(g, h, w, x, want, (size_t)(2 * tall * wide));
+    }
+    graph_free(g);
+}
+
+/* Twice the batch by half of the pixels, twice of them: the areas of YOLO12. */
+TEST(test_areas)
+{
+    struct pb_message m = picture(), a = EMPTY;
+    float x[24], want[24];
+    struct graph *g;
+
+    graph_ints(&m, "axes", DIMS(1), INTS(0));
+    graph_ints(&m, "rest", DIMS(1), INTS(-1));
+    size_of(&m, "zero", "n");
+    graph_node(&m, "Mul", "n two", "areas", NULL);
+    graph_node(&m, "Unsqueeze", "areas axes", "rows", NULL);
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Concat", "rows rest", "target", &a);
+    graph_node(&m, "Reshape", "x target", "line", NULL);
+    graph_node(&m, "CumSum", "line one", "sum", NULL);
+    graph_node(&m, "Reshape", "sum shape", "y", NULL);
+    g = must_read(model_of(&m, 14));
+    for (int i = 0; i < 24; i++) {
+        x[i] = (float)i;
+        want[i] = x[i] + (i % 12 ? want[i - 1] : 0);
+    }
+    must_give(g, 3, 4, x, want, 24);
+    must_give(g, 6, 2, x, want, 24);
+    graph_free(g);
+}
+
 /* Sizes as numbers: y = x / (w - 1) + 3 h - 2 w + 0.5 / h. */
 TEST(test_numbers)
 {
@@ -496,6 +558,7 @@ int main(void)
         cmocka_unit_test(test_pyramid),      cmocka_unit_test(test_all_pixels),
         cmocka_unit_test(test_crop),         cmocka_unit_test(test_pad),
         cmocka_unit_test(test_multiple),     cmocka_unit_test(test_remainder),
+        cmocka_unit_test(test_third),        cmocka_unit_test(test_areas),
         cmocka_unit_test(test_numbers),      cmocka_unit_test(test_grid_sample),
         cmocka_unit_test(test_split),
     };
