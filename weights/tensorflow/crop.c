@@ -236,7 +236,7 @@ static int slice_patches(struct onnx_import *im, const struct patches *p, int x)
 
 int tf_extract_patches(struct onnx_import *im)
 {
-    struct patches p = {{0}};
+    struct patches p = {.stride = {0}};
     int x;
 
     onnx_arity(im, 1, 1);
