@@ -548,7 +548,9 @@ int tflite_ints_at(struct tflite_import *im, int i, int probe, const char *what,
                            "%s must be constant, but is computed at run time",
                            what);
     n = constant_count(c);
-    if (!scalar_is_integer(c->dtype) || n > max)
+    /* A list, or one row of a matrix. */
+    if (!scalar_is_integer(c->dtype) || n > max ||
+        (c->rank > 1 && c->dim[c->rank - 1] != n))
         return tflite_fail(im, INFER_EFORMAT,
                            "%s is %s of rank %d with %lld elements", what,
                            infer_dtype_name(c->dtype), c->rank, (long long)n);
