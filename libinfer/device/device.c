@@ -16,8 +16,9 @@
 
 /* Above so many threads loading is bound by memory bandwidth. */
 #define CPU_LOADERS 8
-/* Each thread holds one constant in host memory, which is else not needed. */
-#define GPU_LOADERS 4
+/* Each thread holds one constant in host memory, within plan_prepare()'s
+ * bound. */
+#define GPU_LOADERS 8
 
 static int at_most(int n, int limit)
 {

@@ -403,6 +403,17 @@ static uint32_t crc_of(const unsigned char *data, size_t bytes)
     return (uint32_t)crc;
 }
 
+static int check_crc(const struct constant *c, uint32_t crc,
+                     struct infer_error *err)
+{
+    if (crc == c->crc)
+        return INFER_OK;
+    return error_set(err, INFER_EFORMAT,
+                     "%s: the bytes at offset %llu do not match their "
+                     "CRC-32: the file is damaged",
+                     c->source->path, (unsigned long long)c->offset);
+}
+
 int constant_load(const struct constant *c, void *buffer,
                   struct infer_error *err)
 {
@@ -413,14 +424,41 @@ int constant_load(const struct constant *c, void *buffer,
         return INFER_OK;
     }
     rc = file_source_read(c->source, c->offset, buffer, c->bytes, err);
-    if (rc < 0)
-        return rc;
-    if (crc_of(buffer, c->bytes) != c->crc)
-        return error_set(err, INFER_EFORMAT,
-                         "%s: the bytes at offset %llu do not match their "
-                         "CRC-32: the file is damaged",
-                         c->source->path, (unsigned long long)c->offset);
-    return INFER_OK;
+    return rc < 0 ? rc : check_crc(c, crc_of(buffer, c->bytes), err);
+}
+
+/* Bytes that are converted at a time: they stay in a cache. */
+#define PIECE 32768
+
+int constant_load_as(const struct constant *c, enum infer_dtype dtype,
+                     void *buffer, struct infer_error *err)
+{
+    const size_t from = infer_dtype_size(c->dtype),
+                 to = infer_dtype_size(dtype);
+    _Alignas(64) unsigned char piece[PIECE];
+    unsigned char *out = buffer;
+    uLong crc = crc32(0, NULL, 0);
+    size_t at, bytes;
+
+    if (c->dtype == dtype)
+        return constant_load(c, buffer, err);
+    if (c->data != NULL) {
+        scalar_convert(c->dtype, c->data, dtype, buffer,
+                       (size_t)constant_count(c));
+        return INFER_OK;
+    }
+    for (at = 0; at < c->bytes; at += bytes) {
+        int rc;
+
+        bytes = c->bytes - at < PIECE ? c->bytes - at : PIECE;
+        rc = file_source_read(c->source, c->offset + at, piece, bytes, err);
+        if (rc < 0)
+            return rc;
+        crc = crc32(crc, piece, (uInt)bytes);
+        scalar_convert(c->dtype, piece, dtype, out + at / from * to,
+                       bytes / from);
+    }
+    return check_crc(c, (uint32_t)crc, err);
 }
 
 int constant_in_memory(struct constant *c, const struct host_memory *memory,

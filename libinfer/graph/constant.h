@@ -113,6 +113,10 @@ int64_t constant_count(const struct constant *c);
  * not match. */
 int constant_load(const struct constant *c, void *buffer,
                   struct infer_error *err);
+/* The same as elements of another type: infer_dtype_size(dtype) each.  A file
+ * is read and converted piece by piece. */
+int constant_load_as(const struct constant *c, enum infer_dtype dtype,
+                     void *buffer, struct infer_error *err);
 
 /* A new reference to c where its bytes are in memory, else to a copy whose are,
  * in memory of the allocator (NULL: of the C library).  EMEMORY, EIO, or

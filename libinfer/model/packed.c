@@ -48,7 +48,7 @@ struct packed {
     struct packed_key *keys;
 };
 
-/* The raw bytes of a constant at work, reused from one to the next: a fresh
+/* A constant at work, not packed yet; reused from one to the next: a fresh
  * block for each would leave holes between the packed ones. */
 struct scratch {
     struct scratch *next;
@@ -195,36 +195,26 @@ static int reserve(struct scratch *s, size_t bytes, struct infer_error *err)
 }
 
 /* The constant as dtype: where it lies if it can be, else in the scratch
- * memory, which holds the raw bytes first and the converted ones after them. */
+ * memory. */
 static int load(struct scratch *work, const struct constant *c,
                 enum infer_dtype dtype, struct infer_error *err,
                 const void **out)
 {
-    size_t count = (size_t)constant_count(c), raw, bytes = 0, total;
-    unsigned char *scratch;
+    size_t bytes;
     int rc;
 
     if (c->data && c->dtype == dtype) {
         *out = c->data;
         return 0;
     }
-    /* Both halves start aligned. */
-    raw = c->dtype == dtype ? c->bytes : (c->bytes + 63) / 64 * 64;
-    if ((c->dtype != dtype &&
-         !checked_mul(count, infer_dtype_size(dtype), &bytes)) ||
-        !checked_add(raw, bytes, &total))
+    if (!checked_mul((size_t)constant_count(c), infer_dtype_size(dtype),
+                     &bytes))
         return error_set(err, INFER_EMEMORY, "constant too large");
-    rc = reserve(work, total, err);
-    if (rc < 0)
-        return rc;
-    scratch = work->data;
-    rc = constant_load(c, scratch, err);
-    if (rc < 0)
-        return rc;
-    if (c->dtype != dtype)
-        scalar_convert(c->dtype, scratch, dtype, scratch + raw, count);
-    *out = c->dtype == dtype ? scratch : scratch + raw;
-    return 0;
+    rc = reserve(work, bytes, err);
+    if (rc == 0)
+        rc = constant_load_as(c, dtype, work->data, err);
+    *out = work->data;
+    return rc;
 }
 
 /* Host bytes into fresh memory of the device. */

@@ -31,13 +31,21 @@ struct load {
     struct plan_step *step;
     int input;
     size_t bytes; /* in the file */
+    size_t held;  /* of host memory until it is on a GPU, about */
 };
+
+/* Host memory of constants on their way to a GPU; a larger one goes alone. Two
+ * of ResNet-50's largest in fp32, 512 x 512 x 3 x 3, fit. */
+#define MOST_HELD ((size_t)54 << 20)
 
 struct loading {
     struct plan *plan;
     struct load *load;
     int64_t n;
+    bool limited;
+    size_t held;
     pthread_mutex_t mutex;
+    pthread_cond_t freed;
     int64_t failed; /* the first of the list that did, or n */
     struct infer_error err;
 };
@@ -63,6 +71,28 @@ int plan_load_constant(struct plan *plan, const struct kern_exec *exec,
     return rc;
 }
 
+/* Waits until there is room for a constant. */
+static void take_room(struct loading *all, size_t bytes)
+{
+    if (!all->limited)
+        return;
+    pthread_mutex_lock(&all->mutex);
+    while (all->held > 0 && all->held + bytes > MOST_HELD)
+        pthread_cond_wait(&all->freed, &all->mutex);
+    all->held += bytes;
+    pthread_mutex_unlock(&all->mutex);
+}
+
+static void give_room(struct loading *all, size_t bytes)
+{
+    if (!all->limited)
+        return;
+    pthread_mutex_lock(&all->mutex);
+    all->held -= bytes;
+    pthread_cond_broadcast(&all->freed);
+    pthread_mutex_unlock(&all->mutex);
+}
+
 static void load_one(void *context, int64_t i)
 {
     struct loading *all = context;
@@ -71,8 +101,10 @@ static void load_one(void *context, int64_t i)
     struct infer_error err;
     int rc;
 
+    take_room(all, all->load[i].held);
     rc = plan_load_constant(all->plan, &s->exec, &s->in[k], k, &err,
                             &s->packed[k]);
+    give_room(all, all->load[i].held);
     if (rc == 0)
         return;
     pthread_mutex_lock(&all->mutex);
@@ -97,16 +129,20 @@ static int64_t list_loads(const struct plan *plan, struct load *load)
 
         for (k = 0; k < s->exec.problem.n_in; k++) {
             const int b = s->in[k].buffer;
+            const struct constant *c;
 
             if (s->in[k].t.dtype == INFER_NONE ||
                 plan->buffers.at[b].memory != PLAN_CONSTANT ||
                 (s->exec.packed[k] == 0 && seen[b]))
                 continue;
+            c = plan->g->value[plan->buffers.at[b].value].data;
             seen[b] = seen[b] || s->exec.packed[k] == 0;
             load[n].step = s;
             load[n].input = k;
-            load[n++].bytes =
-                plan->g->value[plan->buffers.at[b].value].data->bytes;
+            load[n].bytes = c->bytes;
+            load[n++].held =
+                s->exec.packed[k] +
+                (size_t)constant_count(c) * infer_dtype_size(s->in[k].t.dtype);
         }
     }
     free(seen);
@@ -131,7 +167,13 @@ static int load_constants(struct plan *plan, struct infer_error *err)
     all.load =
         calloc((size_t)plan->steps.n * KERN_MAX_IN + 1, sizeof *all.load);
     all.n = all.load ? list_loads(plan, all.load) : -1;
+    all.limited = !d->ops->host_memory;
     if (all.n < 0 || pthread_mutex_init(&all.mutex, NULL) != 0) {
+        free(all.load);
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    }
+    if (pthread_cond_init(&all.freed, NULL) != 0) {
+        pthread_mutex_destroy(&all.mutex);
         free(all.load);
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
     }
@@ -143,6 +185,7 @@ static int load_constants(struct plan *plan, struct infer_error *err)
         if (err)
             *err = all.err;
     }
+    pthread_cond_destroy(&all.freed);
     pthread_mutex_destroy(&all.mutex);
     free(all.load);
     return rc;

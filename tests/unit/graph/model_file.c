@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "kernels/base/scalar.h"
 #include "libinfer/graph/model_file.h"
 #include "tests/unit/graph/seed.h"
 
@@ -124,6 +125,7 @@ TEST(test_round_trip)
     uint64_t written;
     const struct constant *c;
     struct stat st;
+    uint16_t half[15];
     float w[15];
     int v, i;
 
@@ -141,6 +143,9 @@ TEST(test_round_trip)
     assert_int_equal(constant_load(c, w, &err), 0);
     for (i = 0; i < 15; i++)
         assert_true(w[i] == (float)i * 0.5f - 3);
+    assert_int_equal(constant_load_as(c, INFER_F16, half, &err), 0);
+    for (i = 0; i < 15; i++)
+        assert_true(scalar_load(INFER_F16, half, i) == i * 0.5 - 3);
     v = graph_find_value(back, "y");
     assert_int_equal(back->value[v].rank, 2);
     assert_int_equal(back->value[v].dim[0], -1);
@@ -150,6 +155,40 @@ TEST(test_round_trip)
     assert_int_equal(constant_load(c, w, &err), 0);
     graph_free(back);
     graph_free(g);
+}
+
+/* A constant of several pieces, converted as it is read; and damaged. */
+TEST(test_load_as)
+{
+    enum { N = 20011 };
+    const int64_t dim[] = {N};
+    float *w = malloc(N * sizeof *w);
+    uint16_t *half = malloc(N * sizeof *half), *all = malloc(N * sizeof *all);
+    struct file_source *source;
+    struct infer_error err;
+    struct constant *c;
+    int i;
+
+    for (i = 0; i < N; i++)
+        w[i] = (float)(i % 1999) * 0.25f - 100;
+    scalar_convert(INFER_F32, w, INFER_BF16, all, N);
+    write_file(path, w, N * sizeof *w);
+    source = file_source_open(path, &err);
+    assert_non_null(source);
+    for (i = 0; i < 2; i++) {
+        c = constant_in_file(
+            INFER_F32, 1, dim, source, 0,
+            (uint32_t)crc32(0, (const unsigned char *)w, N * sizeof *w) +
+                (uint32_t)i);
+        assert_int_equal(constant_load_as(c, INFER_BF16, half, &err),
+                         i == 0 ? 0 : INFER_EFORMAT);
+        assert_memory_equal(half, all, N * sizeof *half);
+        constant_unref(c);
+    }
+    file_source_unref(source);
+    free(w);
+    free(half);
+    free(all);
 }
 
 /* A model that was read is written again without its bytes being in memory,
@@ -725,6 +764,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_load_as),
         cmocka_unit_test(test_rewrite),
         cmocka_unit_test(test_no_weights),
         cmocka_unit_test(test_reader_limits),
