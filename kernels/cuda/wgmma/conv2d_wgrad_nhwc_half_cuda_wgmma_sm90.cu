@@ -35,6 +35,7 @@ struct wgmma_wgrad_args {
     int per_position, columns; /* blocks of 64: of a tap, of the window */
     int k_tiles, k_tiles_per_range;
     int tiles_n, tiles;
+    struct fast_div by_p, by_q; /* of the output pixels */
     float *parts;
 };
 
@@ -78,9 +79,11 @@ static __device__ __forceinline__ void fill(const struct wgmma_wgrad_args &a,
     for (int i = first; i < end; i++) {
         const uint32_t stage = base + pipe.stage * P::STAGE;
         const uint32_t barrier = base + P::FULL + pipe.stage * 8;
-        const int m0 = i * 64, np = m0 / a.g.q;
-        const int w = m0 % a.g.q * a.g.stride_w - a.g.pad_left;
-        const int h = np % a.g.p * a.g.stride_h - a.g.pad_top;
+        const int m0 = i * 64;
+        uint32_t p, q;
+        const uint32_t n = a.by_p.divmod(a.by_q.divmod((uint32_t)m0, &q), &p);
+        const int w = (int)q * a.g.stride_w - a.g.pad_left;
+        const int h = (int)p * a.g.stride_h - a.g.pad_top;
         mbarrier_wait(base + P::EMPTY + pipe.stage * 8, pipe.parity ^ 1);
         mbarrier_arrive_expect_tx(barrier, P::STAGE);
 #pragma unroll
@@ -90,7 +93,7 @@ static __device__ __forceinline__ void fill(const struct wgmma_wgrad_args &a,
         for (int j = 0; j < P::BN / 64; j++) {
             const uint32_t to = stage + P::DY_BYTES + j * BOX;
             if (a.im2col)
-                tma_load_im2col(to, &a.x, barrier, c[j], w, h, np / a.g.p, s[j],
+                tma_load_im2col(to, &a.x, barrier, c[j], w, h, (int)n, s[j],
                                 r[j]);
             else
                 tma_load_2d(to, &a.x, barrier, c[j], m0);
@@ -350,6 +353,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.k_tiles_per_range = s->k_tiles_per_range;
     a.tiles_n = s->tiles_n;
     a.tiles = s->tiles;
+    a.by_p.init((uint32_t)s->g.p);
+    a.by_q.init((uint32_t)s->g.q);
     a.parts = wgrad_target(e, &shape, args);
     rc = s->im2col ? tensor_map_im2col(&a.x, type, args->in[0], &s->g, 64, err)
                    : tensor_map_matrix(&a.x, type, args->in[0], s->g.m, s->g.c,

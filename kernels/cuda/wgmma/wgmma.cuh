@@ -144,11 +144,13 @@ wgmma_load_weights_mn_major(const CUtensorMap *w, uint32_t to, uint32_t barrier,
             tma_load_3d(to + j * 8192, w, barrier, n0 + j * 64, tap, d);
 }
 
-/* Starts the load of k-tile i of the weights into a stage. */
+/* Starts the load of k-tile i of the weights into a stage: chunk c of the
+ * channels of filter position `tap`.  A division here would be what a k-tile
+ * takes: one thread fills the pipeline. */
 template <typename L>
 static __device__ __forceinline__ void
 wgmma_load_weights(const struct wgmma_args &a, uint32_t stage, uint32_t barrier,
-                   int i, int n0)
+                   int i, int tap, int c, int n0)
 {
     const int width = 128 / (int)sizeof(typename L::T);
     const int columns = min((int)L::BN, a.g.k - n0);
@@ -156,10 +158,9 @@ wgmma_load_weights(const struct wgmma_args &a, uint32_t stage, uint32_t barrier,
     if constexpr (L::mode::B_MN_MAJOR) {
         const int boxes = (columns + 63) / 64;
         mbarrier_arrive_expect_tx(barrier, L::BM * 128 + boxes * 8192);
-        wgmma_load_weights_mn_major<L::BN>(
-            &a.w, stage + L::BM * 128, barrier, n0,
-            a.g.r * a.g.s - 1 - i / a.per_position, i % a.per_position * width,
-            boxes);
+        wgmma_load_weights_mn_major<L::BN>(&a.w, stage + L::BM * 128, barrier,
+                                           n0, a.g.r * a.g.s - 1 - tap,
+                                           c * width, boxes);
     } else {
         const CUtensorMap *w = columns == L::BN ? &a.w : &a.w_tail;
         mbarrier_arrive_expect_tx(barrier,
@@ -171,8 +172,9 @@ wgmma_load_weights(const struct wgmma_args &a, uint32_t stage, uint32_t barrier,
     }
 }
 
-/* Starts the loads of the weights of the first k-tiles before the kernel waits
- * for the previous one, which does not write them. Returns their number. */
+/* Starts the loads of the weights, K-major ones, of the first k-tiles before
+ * the kernel waits for the previous one, which does not write them. Returns
+ * their number. */
 template <typename L>
 static __device__ __forceinline__ int
 wgmma_prefetch_weights(const struct wgmma_args &a, uint32_t base, uint32_t full,
@@ -182,7 +184,7 @@ wgmma_prefetch_weights(const struct wgmma_args &a, uint32_t base, uint32_t full,
 
     for (int i = 0; i < ahead; i++)
         wgmma_load_weights<L>(a, base + i * L::STAGE, full + i * 8, first + i,
-                              n0);
+                              0, 0, n0);
     return ahead;
 }
 
@@ -208,7 +210,7 @@ wgmma_produce(const struct wgmma_args &a, struct pipeline_state *pipe,
         const uint32_t barrier = full + pipe->stage * 8;
         if (i - first >= ahead) {
             mbarrier_wait(empty + pipe->stage * 8, pipe->parity ^ 1);
-            wgmma_load_weights<L>(a, stage, barrier, i, n0);
+            wgmma_load_weights<L>(a, stage, barrier, i, r * a.g.s + s, c, n0);
         }
         if (a.im2col)
             tma_load_im2col(stage, &a.x, barrier, c * width, w, h, n,
