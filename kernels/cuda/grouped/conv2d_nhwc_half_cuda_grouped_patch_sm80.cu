@@ -30,6 +30,71 @@ static bool grouped_is_held(const struct grouped_patch_shape *s)
     return s->g.r == 3 && s->g.s == 3 && s->steps <= 2;
 }
 
+/* Along one axis: the remainder of the outputs that see position `tap` of a
+ * window of three, and the pixel of dy where those of the first tile do. */
+static int grouped_sees(int tap, int stride, int pad, int *pixel)
+{
+    const int flipped = 2 - tap, off = (flipped - pad) % stride;
+    const int rest = off < 0 ? off + stride : off;
+
+    *pixel = (rest + pad - flipped) / stride;
+    return rest;
+}
+
+/* The phases of a dgrad with strides of p, and its pads. */
+static void grouped_find_phases(const struct kern_conv *c,
+                                struct grouped_patch_shape *s)
+{
+    struct grouped_phases *f = &s->f;
+    int row[3], column[3], of_row[3], of_column[3], top = 0, left = 0;
+
+    f->h = c->stride[0];
+    f->w = c->stride[1];
+    f->n = f->h * f->w;
+    for (int i = 0; i < 3; i++) {
+        of_row[i] = grouped_sees(i, f->h, c->pad_begin[0], &row[i]);
+        of_column[i] = grouped_sees(i, f->w, c->pad_begin[1], &column[i]);
+        top = i == 0 || row[i] < top ? row[i] : top;
+        left = i == 0 || column[i] < left ? column[i] : left;
+    }
+    s->g.pad_top = -top;
+    s->g.pad_left = -left;
+    for (int tap = 0; tap < GROUPED_TAPS; tap++) {
+        f->at[tap].row = (short)(row[tap / 3] - top);
+        f->at[tap].column = (short)(column[tap % 3] - left);
+        f->taps[of_row[tap / 3] * f->w + of_column[tap % 3]] |= 1u << tap;
+    }
+}
+
+/* A dgrad; one with strides is read as if they were 1, which changes nothing
+ * but the pads. */
+static int grouped_read_dgrad(const struct kern_problem *p,
+                              struct grouped_patch_shape *s,
+                              struct infer_error *why)
+{
+    const struct kern_conv *c = &p->attr.conv;
+    const struct kern_tensor *w = &p->in[CONV_W];
+    struct kern_problem plain = *p;
+    bool fits = p->in[CONV_X].rank == 4;
+
+    if (!fits || c->stride[0] * c->stride[1] == 1)
+        return conv_geometry_read_dgrad(p, &s->g, why);
+    for (int i = 0; i < 2; i++) {
+        fits = fits && c->stride[i] <= 2 && c->dilation[i] == 1 &&
+               w->dim[i + 2] == 3 && c->pad_begin[i] >= 0 &&
+               c->pad_begin[i] <= 64;
+        plain.attr.conv.stride[i] = 1;
+    }
+    if (!fits)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes strides of 2 with windows of 3 x 3, without "
+                         "dilation");
+    const int rc = conv_geometry_read_dgrad(&plain, &s->g, why);
+    if (rc == 0)
+        grouped_find_phases(c, s);
+    return rc;
+}
+
 /* Reads fprop with constant weights, or with others, or dgrad. */
 static int grouped_read_geometry(const struct kern_problem *p,
                                  struct grouped_patch_shape *s,
@@ -38,8 +103,9 @@ static int grouped_read_geometry(const struct kern_problem *p,
     const struct kern_tensor *w = &p->in[CONV_W];
     int rc;
 
+    s->f.n = s->f.h = s->f.w = 1;
     if (p->op == KERN_CONV_DGRAD)
-        return conv_geometry_read_dgrad(p, &s->g, why);
+        return grouped_read_dgrad(p, s, why);
     rc = conv_geometry_read_pitched(p, &s->g, why);
     if (rc < 0)
         return rc;
@@ -166,7 +232,7 @@ static double grouped_estimate(const struct kern_problem *p,
     const double multiply = !grouped_is_held(&s) ? 7.6e-3
                             : s.steps == 2       ? 3.0e-3
                                                  : 2.3e-3;
-    const double each = operands * multiply + (quick ? 5e-3 : 9e-3);
+    const double each = operands * multiply + s.f.n * (quick ? 5e-3 : 9e-3);
     const double gather = s.packed ? 0 : 3 * s.steps;
 
     return (1.5 + gather + 0.03 * operands +
@@ -230,18 +296,29 @@ static struct grouped_lie grouped_lie_of(const struct conv_geometry *g,
     return {0, g->kg * taps * g->cg, taps * g->cg, 1, g->cg};
 }
 
+template <typename L, int STEPS, bool PHASES>
+static int grouped_start_as(const struct grouped_patch_state *state,
+                            const struct grouped_patch_args &a, void *stream,
+                            struct infer_error *err)
+{
+    const struct grouped_patch_shape *s = &state->s;
+    const int tall = a.tiles < state->per_slice ? a.tiles : state->per_slice;
+
+    return launch_chained(grouped_patch_kernel<L, STEPS, PHASES>,
+                          dim3((unsigned)s->slices, (unsigned)tall),
+                          dim3((unsigned)(s->across * s->down * 32)),
+                          (size_t)s->shared, stream, a, err);
+}
+
 template <typename L, int STEPS>
 static int grouped_start(const struct grouped_patch_state *state,
                          const struct grouped_patch_args &a, void *stream,
                          struct infer_error *err)
 {
-    const struct grouped_patch_shape *s = &state->s;
-    const int tall = a.tiles < state->per_slice ? a.tiles : state->per_slice;
-
-    return launch_chained(grouped_patch_kernel<L, STEPS>,
-                          dim3((unsigned)s->slices, (unsigned)tall),
-                          dim3((unsigned)(s->across * s->down * 32)),
-                          (size_t)s->shared, stream, a, err);
+    if constexpr (STEPS > 0)
+        if (state->s.f.n > 1)
+            return grouped_start_as<L, STEPS, true>(state, a, stream, err);
+    return grouped_start_as<L, STEPS, false>(state, a, stream, err);
 }
 
 template <typename L>

@@ -260,8 +260,7 @@ static bool grouped_wgrad_shape(struct grouped_wgrad_state *state, int parts,
     return state->shared <= room;
 }
 
-/* Small tiles where large ones are too few for all multiprocessors.  Groups of
- * channels in eights are refused there: wgrad_mma_sm80 is faster. */
+/* Small tiles where large ones are too few for all multiprocessors. */
 static bool grouped_wgrad_tiles(struct grouped_wgrad_state *state,
                                 int multiprocessors, int room)
 {
@@ -275,8 +274,6 @@ static bool grouped_wgrad_tiles(struct grouped_wgrad_state *state,
         *state = now;
         if ((int64_t)now.tiles * now.s.slices >= 2 * multiprocessors)
             break;
-        if (now.s.g.cg % 8 == 0 && now.s.g.kg % 8 == 0)
-            return false;
     }
     return found;
 }
@@ -328,6 +325,7 @@ static int grouped_wgrad_read(const struct kern_problem *p,
 
     if (rc < 0)
         return rc;
+    s->f.n = s->f.h = s->f.w = 1;
     if (g.r != 3 || g.s != 3 || g.stride_h > 16 || g.stride_w > 16 ||
         g.dilation_h > 64 || g.dilation_w > 64)
         return error_set(why, INFER_EUNSUPPORTED,

@@ -14,8 +14,21 @@ enum {
     GROUPED_TAPS = 9 /* of the windows whose weights registers hold */
 };
 
+/* Phases.  Pixels of a dgrad with strides whose row and column have the same
+ * remainders by the strides see the same positions of the window, at the same
+ * pixels of dy: a tile is counted in such pixels, and computed once for each
+ * pair of remainders.  Else there is one phase. */
+struct grouped_phases {
+    int n, h, w; /* n = h w, the strides; 1 where there are no phases */
+    struct {
+        short row, column; /* of its pixel, from the first of the patch */
+    } at[GROUPED_TAPS];    /* where n > 1 */
+    unsigned taps[4];      /* bits: the positions of a phase */
+};
+
 struct grouped_patch_shape {
     struct conv_geometry g;
+    struct grouped_phases f;
     int columns, steps;
     int slices, across, down;
     int range, pitch; /* channels of a patch; bytes of one of its pixels */

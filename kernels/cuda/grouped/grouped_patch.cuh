@@ -28,8 +28,9 @@
  *
  * Weights.  Constant ones are packed in the order of the operands: [column]
  * [position][step][lane] of 16 bytes.  Others are gathered from where they lie
- * into that order, in shared memory, by each block once. For dgrad of stride 1
- * the window is flipped, and the roles of K and C are exchanged.
+ * into that order, in shared memory, by each block once. For dgrad the window
+ * is flipped, and the roles of K and C are exchanged; with strides, a tile is
+ * computed phase by phase (grouped_copy.cuh) from the same patch.
  *
  * Zeros of a block times an infinity of another group are NaN: where a column
  * reads channels of other groups, sums that are NaN are computed again, one
@@ -170,14 +171,15 @@ grouped_lane_of(const struct grouped_patch_args &a, int row_of_warps, int c,
     }
 }
 
-/* The outputs of this lane in a pass. */
-template <typename L, typename F>
-static __device__ __forceinline__ void
-grouped_find_pixels(const struct grouped_patch_args &a,
-                    const struct grouped_place &t,
-                    const struct grouped_lane<L> &own, int pass, F &f)
+/* The outputs of this lane in a pass of a phase. */
+template <typename L, bool PHASES, typename F>
+static __device__ __forceinline__ void grouped_find_pixels(
+    const struct grouped_patch_args &a, const struct grouped_place &t,
+    const struct grouped_lane<L> &own, int pass, int phase, F &f)
 {
     const struct conv_geometry &g = a.s.g;
+    const int h = PHASES ? a.s.f.h : 1, w = PHASES ? a.s.f.w : 1;
+    const int row = PHASES ? phase / w : 0, column = PHASES ? phase % w : 0;
 
 #pragma unroll
     for (int i = 0; i < L::MT; i++)
@@ -185,7 +187,8 @@ grouped_find_pixels(const struct grouped_patch_args &a,
         for (int half = 0; half < 2; half++) {
             const int at = pass == 0 ? own.at[i][half]
                                      : own.at[L::PARTS - L::MT + i][half];
-            const int p = t.p + (at >> 16), q = t.q + (at & 0xffff);
+            const int p = (t.p + (at >> 16)) * h + row;
+            const int q = (t.q + (at & 0xffff)) * w + column;
             f.pixel[i][half] =
                 at >= 0 && p < g.p && q < g.q ? (t.n * g.p + p) * g.q + q : -1;
         }
@@ -246,8 +249,27 @@ grouped_offsets(const struct grouped_patch_args &a, int *offset, int threads)
 
 /* ---- sums that are NaN --------------------------------------------- */
 
+/* The pixel of x that output (p, q) meets at a position of the window; false
+ * if it meets none. */
+template <bool PHASES>
+static __device__ __forceinline__ bool
+grouped_meets(const struct grouped_patch_args &a, int p, int q, int tap, int *h,
+              int *x)
+{
+    const struct conv_geometry &g = a.s.g;
+    const struct grouped_phases &f = a.s.f;
+
+    if (PHASES && !(f.taps[p % f.h * f.w + q % f.w] >> tap & 1))
+        return false;
+    *h = PHASES ? p / f.h - g.pad_top + f.at[tap].row
+                : p * g.stride_h - g.pad_top + tap / g.s * g.dilation_h;
+    *x = PHASES ? q / f.w - g.pad_left + f.at[tap].column
+                : q * g.stride_w - g.pad_left + tap % g.s * g.dilation_w;
+    return (unsigned)*h < (unsigned)g.h && (unsigned)*x < (unsigned)g.w;
+}
+
 /* The sum of output k of a pixel, product after product. */
-template <typename T>
+template <typename T, bool PHASES>
 static __device__ __forceinline__ float
 grouped_exact(const struct grouped_patch_args &a, int pixel, int k)
 {
@@ -260,10 +282,8 @@ grouped_exact(const struct grouped_patch_args &a, int pixel, int k)
     float sum = 0;
 
     for (int tap = 0; tap < g.r * g.s; tap++) {
-        const int h =
-            row % g.p * g.stride_h - g.pad_top + tap / g.s * g.dilation_h;
-        const int x = q * g.stride_w - g.pad_left + tap % g.s * g.dilation_w;
-        if ((unsigned)h >= (unsigned)g.h || (unsigned)x >= (unsigned)g.w)
+        int h, x;
+        if (!grouped_meets<PHASES>(a, row % g.p, q, tap, &h, &x))
             continue;
         for (int c = first; c < first + g.cg; c++)
             sum +=
@@ -284,7 +304,7 @@ static __device__ __forceinline__ float &grouped_sum(F &f, int n)
 
 /* Computes sums that are NaN again.  Registers have no index: the loop looks at
  * the first, and moves all of them up by one. */
-template <typename T, typename F>
+template <typename T, bool PHASES, typename F>
 static __device__ __forceinline__ void
 grouped_repair(const struct grouped_patch_args &a, int first, int end, F &f)
 {
@@ -303,7 +323,7 @@ grouped_repair(const struct grouped_patch_args &a, int first, int end, F &f)
         float sum = grouped_sum(f, 0);
 
         if (isnan(sum) && pixel >= 0 && k < end)
-            sum = grouped_exact<T>(a, pixel, k);
+            sum = grouped_exact<T, PHASES>(a, pixel, k);
 #pragma unroll
         for (int i = 0; i + 1 < N; i++)
             grouped_sum(f, i) = grouped_sum(f, i + 1);
@@ -332,8 +352,9 @@ grouped_copy_ahead(const struct grouped_patch_args &a,
     ptx_cp_async_commit();
 }
 
-/* STEPS: 1 or 2 of windows of nine positions, or 0 for any. */
-template <typename L, int STEPS>
+/* STEPS: 1 or 2 of windows of nine positions, or 0 for any.  PHASES: there is
+ * more than one. */
+template <typename L, int STEPS, bool PHASES>
 static __global__ void __launch_bounds__(L::THREADS,
                                          GROUPED_RESIDENT / L::WARPS)
     grouped_patch_kernel(const __grid_constant__ struct grouped_patch_args a)
@@ -392,7 +413,9 @@ static __global__ void __launch_bounds__(L::THREADS,
         grouped_copy_ahead(a, own, tile, s.stages - 1, patches,
                            now == 0 ? s.stages - 1 : now - 1);
 #pragma unroll 1
-        for (int pass = 0; pass < L::PASSES; pass++) {
+        for (int turn = 0; turn < L::PASSES * (PHASES ? s.f.n : 1); turn++) {
+            const int pass = turn % L::PASSES, phase = turn / L::PASSES;
+            const unsigned taps = PHASES ? s.f.taps[phase] : 0;
             uint32_t from[L::MT];
 
 #pragma unroll
@@ -406,10 +429,13 @@ static __global__ void __launch_bounds__(L::THREADS,
             if constexpr (STEPS == 1) {
 #pragma unroll
                 for (int i = 0; i < GROUPED_TAPS; i++)
-                    grouped_step<L>(from, a.offset[i], b[i], f);
+                    if (!PHASES || taps >> i & 1)
+                        grouped_step<L>(from, a.offset[i], b[i], f);
             } else if constexpr (STEPS == 2) {
 #pragma unroll
                 for (int i = 0; i < GROUPED_TAPS * 2; i++) {
+                    if (PHASES && !(taps >> i / 2 & 1))
+                        continue;
                     ptx_load_words(ours + i * 32 + threadIdx.x % 32, b[i % 2]);
                     grouped_step<L>(from, a.offset[i / 2] + i % 2 * 32,
                                     b[i % 2], f);
@@ -418,9 +444,9 @@ static __global__ void __launch_bounds__(L::THREADS,
                 grouped_multiply_any<L>(a, column, (const int *)behind, from,
                                         f);
             }
-            grouped_find_pixels<L>(a, t, lane, pass, f);
+            grouped_find_pixels<L, PHASES>(a, t, lane, pass, phase, f);
             if (s.mixed)
-                grouped_repair<typename L::T>(a, k, out.k, f);
+                grouped_repair<typename L::T, PHASES>(a, k, out.k, f);
             fragment_finish<typename L::T>(out, k, 8, bias, f);
         }
         now = now + 1 == s.stages ? 0 : now + 1;

@@ -58,7 +58,30 @@ static inline int grouped_row_bytes(const struct grouped_patch_shape *s)
     return least * 16;
 }
 
-/* The patch of tiles of `high` x `wide` outputs. */
+/* Rows of the image that the window of an output reaches past its first one. */
+static inline int grouped_reach_h(const struct grouped_patch_shape *s)
+{
+    int reach = 0;
+
+    if (s->f.n == 1)
+        return (s->g.r - 1) * s->g.dilation_h;
+    for (int i = 0; i < GROUPED_TAPS; i++)
+        reach = s->f.at[i].row > reach ? s->f.at[i].row : reach;
+    return reach;
+}
+
+static inline int grouped_reach_w(const struct grouped_patch_shape *s)
+{
+    int reach = 0;
+
+    if (s->f.n == 1)
+        return (s->g.s - 1) * s->g.dilation_w;
+    for (int i = 0; i < GROUPED_TAPS; i++)
+        reach = s->f.at[i].column > reach ? s->f.at[i].column : reach;
+    return reach;
+}
+
+/* The patch of tiles of `high` x `wide` outputs of a phase. */
 static inline void grouped_patch_of(struct grouped_patch_shape *s, int high,
                                     int wide)
 {
@@ -66,12 +89,12 @@ static inline void grouped_patch_of(struct grouped_patch_shape *s, int high,
 
     s->high = high;
     s->wide = wide;
-    s->rows = (high - 1) * g.stride_h + (g.r - 1) * g.dilation_h + 1;
-    s->width = (wide - 1) * g.stride_w + (g.s - 1) * g.dilation_w + 1;
+    s->rows = (high - 1) * g.stride_h + grouped_reach_h(s) + 1;
+    s->width = (wide - 1) * g.stride_w + grouped_reach_w(s) + 1;
     s->part = conv_ceil_div(s->width, g.stride_w);
     s->row_bytes = grouped_row_bytes(s);
-    s->tiles_p = conv_ceil_div(g.p, high);
-    s->tiles_q = conv_ceil_div(g.q, wide);
+    s->tiles_p = conv_ceil_div(conv_ceil_div(g.p, s->f.h), high);
+    s->tiles_q = conv_ceil_div(conv_ceil_div(g.q, s->f.w), wide);
 }
 
 static inline int64_t grouped_patch_size(const struct grouped_patch_shape *s)
@@ -87,11 +110,12 @@ static inline bool grouped_choose_tile(struct grouped_patch_shape *s, int parts,
 {
     const struct conv_geometry &g = s->g;
     const int most = GROUPED_N * parts * s->down;
+    const int p = conv_ceil_div(g.p, s->f.h), q = conv_ceil_div(g.q, s->f.w);
     int64_t least = 0;
     int best = 0;
 
-    for (int wide = 1; wide <= most && wide <= g.q; wide++) {
-        const int high = most / wide < g.p ? most / wide : g.p;
+    for (int wide = 1; wide <= most && wide <= q; wide++) {
+        const int high = most / wide < p ? most / wide : p;
 
         grouped_patch_of(s, high, wide);
         const int64_t cost =
@@ -104,7 +128,7 @@ static inline bool grouped_choose_tile(struct grouped_patch_shape *s, int parts,
     }
     if (best == 0)
         return false;
-    grouped_patch_of(s, most / best < g.p ? most / best : g.p, best);
+    grouped_patch_of(s, most / best < p ? most / best : p, best);
     s->patch_bytes = (int)grouped_patch_size(s);
     return true;
 }
@@ -127,7 +151,11 @@ static inline void grouped_args_of(const struct grouped_patch_shape *s,
     a->by_vectors.init((uint32_t)s->range / 8);
     a->by_kg.init((uint32_t)g->kg);
     a->by_cg.init((uint32_t)g->cg);
-    for (int tap = 0; tap < GROUPED_TAPS && tap < g->r * g->s; tap++) {
+    for (int tap = 0; s->f.n > 1 && tap < GROUPED_TAPS; tap++)
+        a->offset[tap] =
+            s->f.at[tap].row * s->row_bytes + s->f.at[tap].column * s->pitch;
+    for (int tap = 0; s->f.n == 1 && tap < GROUPED_TAPS && tap < g->r * g->s;
+         tap++) {
         const int column = tap % g->s * g->dilation_w;
         a->offset[tap] =
             tap / g->s * g->dilation_h * s->row_bytes +
