@@ -73,9 +73,4 @@ static int family_prepare(struct kern_exec *e, const struct kern_device *d,
     CONV_FAMILY_TILES(symbol, __VA_ARGS__)                                     \
     CONV_FAMILY_ROW(symbol, family_estimate<&symbol##_tiles>, NULL)
 
-/* Of few tiles without estimates. */
-#define CONV_FAMILY_UNRATED(symbol, ...)                                       \
-    CONV_FAMILY_TILES(symbol, __VA_ARGS__)                                     \
-    CONV_FAMILY_ROW(symbol, NULL, NULL)
-
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host's side of the tensor-core wgrad: limits, ranges of pixels, launch
- * and the tiles, which are the rows' variants (tiles.h): the one that wastes
- * the fewest products comes first. */
+ * and the tiles, which are the rows' variants (tiles.h). */
 #ifndef KERNELS_CUDA_MMA_WGRAD_ROWS_CUH
 #define KERNELS_CUDA_MMA_WGRAD_ROWS_CUH
 
@@ -31,20 +30,6 @@ static int wgrad_supports(const struct kern_problem *p,
                          "takes channels in %ds, found %d to %d a group",
                          (int)L::LANE, g.cg, g.kg);
     return 0;
-}
-
-/* Products of all tiles over the rate of the tile. */
-template <typename L>
-static double wgrad_rank(const struct kern_problem *p,
-                         const struct kern_device *d, int percent)
-{
-    struct conv_geometry g;
-
-    (void)d;
-    if (wgrad_geometry(p, &g, NULL) < 0)
-        return 1e30;
-    return (double)conv_round_up(g.kg, L::BK) *
-           conv_round_up(g.r * g.s * g.cg, L::BN) / percent;
 }
 
 /* ---- preparing ----------------------------------------------------- */
@@ -91,6 +76,30 @@ static inline void wgrad_declare(struct kern_exec *e,
         (size_t)s->ranges * (size_t)s->g.k * (size_t)s->n * sizeof(float);
 }
 
+/* ---- estimate ------------------------------------------------------ */
+
+/* Microseconds: launches, the k-tiles that a multiprocessor walks through, NS
+ * nanoseconds each where up to BLOCKS of its blocks share it, and the sums that
+ * are written and, if there are several ranges, read again.  Fitted to
+ * measurements on an H200: 16-bit types to 640, with a standard deviation of 15
+ * %, 32-bit types to 152, with 13 to 21 %. */
+template <typename L, int NS, int BLOCKS>
+static double wgrad_estimate(const struct kern_problem *p,
+                             const struct kern_device *d, int)
+{
+    struct wgrad_state s = {};
+
+    if (wgrad_supports<L>(p, d, NULL) < 0 ||
+        wgrad_read<L>(p, d, 0, &s, NULL) < 0)
+        return 1e30;
+    const double blocks = (double)s.tiles * s.g.groups * s.ranges;
+    const double rounds = blocks / (BLOCKS * conv_multiprocessors(d));
+    const double sums = 4e-6 * s.g.k * s.n * (s.ranges > 1 ? 2 * s.ranges : 1);
+
+    return 3.3 + 1e-3 * NS * s.k_tiles_per_range * (rounds > 1 ? rounds : 1) +
+           sums / 1.46;
+}
+
 /* ---- launching ----------------------------------------------------- */
 
 template <typename L>
@@ -124,30 +133,35 @@ static int wgrad_launch(const struct kern_exec *e, const struct kern_args *args,
 
 /* ---- tiles --------------------------------------------------------- */
 
-/* name, percent of the peak, wgrad_tile. */
-#define WGRAD_TILE(name, percent, ...)                                         \
+/* name, percent of the peak, nanoseconds of a k-tile and blocks that share a
+ * multiprocessor (wgrad_estimate()), arguments of wgrad_tile. */
+#define WGRAD_TILE(name, percent, ns, blocks, ...)                             \
     {                                                                          \
-        name, percent, wgrad_supports<__VA_ARGS__>, NULL,                      \
-            wgrad_rank<__VA_ARGS__>, NULL,                                     \
-            state_prepare<struct wgrad_state, wgrad_read<__VA_ARGS__>,         \
-                          wgrad_declare>,                                      \
-            NULL, wgrad_launch<__VA_ARGS__>                                    \
+        name, percent, wgrad_supports<wgrad_tile<__VA_ARGS__>>,                \
+            wgrad_estimate<wgrad_tile<__VA_ARGS__>, ns, blocks>, NULL, NULL,   \
+            state_prepare<struct wgrad_state,                                  \
+                          wgrad_read<wgrad_tile<__VA_ARGS__>>, wgrad_declare>, \
+            NULL, wgrad_launch<wgrad_tile<__VA_ARGS__>>                        \
     }
 
 /* Output channels x columns of a block. */
 template <typename M>
 static const struct conv_tile wgrad_half_tiles[] = {
-    WGRAD_TILE("128x128", 100, wgrad_tile<M, 128, 128, 4, 2, 4>),
-    WGRAD_TILE("64x64", 65, wgrad_tile<M, 64, 64, 4, 2, 2>),
-    WGRAD_TILE("32x64", 45, wgrad_tile<M, 32, 64, 4, 1, 4>),
-    WGRAD_TILE("64x64 narrow", 20, wgrad_tile<M, 64, 64, 2, 2, 2, 1>),
+    WGRAD_TILE("128x128", 100, 1130, 2, M, 128, 128, 4, 2, 4),
+    WGRAD_TILE("64x64", 65, 450, 2, M, 64, 64, 4, 2, 2),
+    WGRAD_TILE("32x64", 45, 510, 3, M, 32, 64, 4, 1, 4),
+    WGRAD_TILE("128x32", 55, 450, 2, M, 128, 32, 4, 4, 1),
+    WGRAD_TILE("64x32", 40, 370, 3, M, 64, 32, 4, 4, 1),
+    WGRAD_TILE("64x64 narrow", 20, 4900, 3, M, 64, 64, 2, 2, 2, 1),
 };
 
 template <typename M>
 static const struct conv_tile wgrad_float_tiles[] = {
-    WGRAD_TILE("64x64", 65, wgrad_tile<M, 64, 64, 3, 2, 2>),
-    WGRAD_TILE("32x64", 45, wgrad_tile<M, 32, 64, 3, 1, 4>),
-    WGRAD_TILE("64x64 narrow", 20, wgrad_tile<M, 64, 64, 2, 2, 2, 1>),
+    WGRAD_TILE("64x64", 65, M::SPLIT ? 1180 : 1000, M::SPLIT ? 1 : 2, M, 64, 64,
+               3, 2, 2),
+    WGRAD_TILE("32x64", 45, M::SPLIT ? 840 : 380, 1, M, 32, 64, 3, 1, 4),
+    WGRAD_TILE("64x64 narrow", 20, M::SPLIT ? 5100 : 4800, M::SPLIT ? 2 : 4, M,
+               64, 64, 2, 2, 2, 1),
 };
 
 #endif
