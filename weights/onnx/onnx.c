@@ -272,6 +272,20 @@ static int check_freed(struct onnx_import *im, int value)
     return 0;
 }
 
+/* What is an output already becomes another one by a copy. */
+static int copy_output(struct onnx_import *im, int *value)
+{
+    const struct onnx_node *before = im->node;
+    const struct onnx_node node = {.name = (char *)"output"};
+
+    if (!graph_is_output(im->g, *value))
+        return im->rc;
+    im->node = &node;
+    onnx_emit_unary(im, KERN_IDENTITY, 0, 0, *value, -1, value);
+    im->node = before;
+    return im->rc;
+}
+
 static int add_outputs(struct onnx_import *im)
 {
     struct pb_span name;
@@ -284,14 +298,13 @@ static int add_outputs(struct onnx_import *im)
             return onnx_fail(im, INFER_EFORMAT,
                              "nothing produces the graph output '%.*s'",
                              PB_TEXT(name, 128));
-        if (onnx_settle_output(im, v, &value) < 0 || check_freed(im, value) < 0)
+        if (onnx_settle_output(im, v, &value) < 0 ||
+            check_freed(im, value) < 0 || copy_output(im, &value) < 0)
             return im->rc;
         rc = graph_add_output(im->g, value);
         if (rc == INFER_EARGUMENT)
             return onnx_fail(im, INFER_EUNSUPPORTED,
-                             "graph output %zu is an output already, or one "
-                             "too many",
-                             i);
+                             "graph output %zu is one too many", i);
         if (rc < 0)
             return onnx_fail(im, rc, "graph output %zu cannot be added", i);
     }
