@@ -23,6 +23,15 @@ struct factor_facts {
 };
 
 #ifdef __CUDACC__
+/* Blocks of a loop over the grid that begins and ends with work for each warp:
+ * enough to fill an H200 once, 8 blocks of 256 threads a multiprocessor. */
+static inline unsigned launch_few(int64_t n, int threads)
+{
+    const int64_t blocks = (n + threads - 1) / threads;
+
+    return (unsigned)(blocks < 1056 ? blocks : 1056);
+}
+
 /* Largest biased exponent of a sum of two for which sums of products are far
  * from overflow. */
 #define FACTOR_TOP_SUM (254 + 127 - 40)

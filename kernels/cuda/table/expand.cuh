@@ -382,7 +382,7 @@ static int expand_launch(const struct kern_problem *p,
                              ? a.operand[0].count
                              : a.operand[1].count;
     return launch_chained(planes ? expand_planes : expand_joined,
-                          dim3(cuda_grid(most, EXPAND_THREADS), 2),
+                          dim3(launch_few(most, EXPAND_THREADS), 2),
                           dim3(EXPAND_THREADS), 0, args->stream, a, err);
 }
 

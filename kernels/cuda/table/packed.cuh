@@ -8,7 +8,7 @@
  * lane has LANE columns, a warp 8 scalars, so that all lanes of a warp multiply
  * by the same w.  Chunks of 16 terms go through a ring of 3 stages by cp.async;
  * sums are in single precision, in the order of the terms.  Terms may be split
- * over blocks, whose sums tile_join adds in order.
+ * over blocks, whose sums packed_join adds in order.
  *
  * Shared memory: the stages (x' 64 LANE * 32 bytes, w 8 KiB each), then the
  * table, if the engine has one there.
@@ -366,25 +366,6 @@ packed_tasks(const struct packed_args &a, const Engine &engine,
     }
 }
 
-/* Adds the splits' sums: one thread an output. */
-static __global__ void __launch_bounds__(PACKED_THREADS)
-    packed_join(const __grid_constant__ struct packed_args a)
-{
-    const int64_t count = (int64_t)a.scalars * a.columns;
-
-    launch_wait();
-    if (a.facts->rough || packed_is_pairs(*a.facts, a.pairs) != a.of_pairs)
-        return;
-    for (int64_t i = blockIdx.x * (int64_t)PACKED_THREADS + threadIdx.x;
-         i < count; i += (int64_t)gridDim.x * PACKED_THREADS) {
-        float sum = 0;
-        for (int s = 0; s < a.splits; s++)
-            sum += a.parts[s * count + i];
-        packed_finish(a, packed_place_of(a, (int)(i % a.columns)),
-                      (int)(i / a.columns), sum);
-    }
-}
-
 template <int LANE>
 static __global__ void __launch_bounds__(PACKED_THREADS, 2)
     packed_kernel(const __grid_constant__ struct packed_args a)
@@ -397,7 +378,7 @@ static __global__ void __launch_bounds__(PACKED_THREADS, 2)
     const uint32_t mask = (1u << a.m) - 1;
 
     launch_wait();
-    if (a.facts->rough || packed_is_pairs(*a.facts, a.pairs))
+    if (a.facts->rough || packed_is_pairs(*a.facts, a.pairs, a.m, a.table[0]))
         return;
     if (threadIdx.x == 0)
         s->rules = table_rules_of(*a.facts, a.m, a.room, a.table[0]);

@@ -393,7 +393,7 @@ static inline void packed_fill_x(const struct packed_plan *s,
     a->pair_extent = s->pair_extent;
     a->by_images = s->by_images;
     a->wide = s->pairs && s->pair_x == 1 && (uintptr_t)a->x % 8 == 0;
-    for (int d = 0; d < 3; d++)
+    for (int d = 0; d < 4; d++)
         a->wide = a->wide && s->from_stride[d] % 2 == 0;
     a->h = s->h;
     a->w = s->w;
@@ -484,13 +484,32 @@ static inline void packed_fill(const struct kern_problem *p,
     a->of_pairs = s->pairs;
 }
 
-typedef void packed_function(const struct packed_args);
+/* Adds the splits' sums: one thread an output. */
+static __global__ void __launch_bounds__(PACKED_THREADS)
+    packed_join(const __grid_constant__ struct packed_args a)
+{
+    const int64_t count = (int64_t)a.scalars * a.columns;
+
+    launch_wait();
+    if (a.facts->rough ||
+        packed_is_pairs(*a.facts, a.pairs, a.m, a.table[0]) != a.of_pairs)
+        return;
+    for (int64_t i = blockIdx.x * (int64_t)PACKED_THREADS + threadIdx.x;
+         i < count; i += (int64_t)gridDim.x * PACKED_THREADS) {
+        float sum = 0;
+        for (int s = 0; s < a.splits; s++)
+            sum += a.parts[s * count + i];
+        packed_finish(a, packed_place_of(a, (int)(i % a.columns)),
+                      (int)(i / a.columns), sum);
+    }
+}
+
 typedef void packed_preparation(const struct packed_prepare_args);
 
 static packed_function *packed_function_of(const struct packed_plan *s)
 {
     if (s->pairs)
-        return s->lane == 8 ? pairs_kernel<8> : pairs_kernel<4>;
+        return pairs_function(s->lane);
     return s->lane == 8 ? packed_kernel<8> : packed_kernel<4>;
 }
 
@@ -541,8 +560,8 @@ static int packed_launch_prepare(const struct kern_problem *p,
     a.pairs = pairs;
     return launch_chained(
         f,
-        dim3(cuda_grid((a.x.count + a.w.rows * a.w.pitch) / 4 + 1,
-                       PACKED_THREADS)),
+        dim3(launch_few((a.x.count + a.w.rows * a.w.pitch) / 4 + 1,
+                        PACKED_THREADS)),
         dim3(PACKED_THREADS), 0, args->stream, a, err);
 }
 

@@ -79,11 +79,33 @@ struct packed_prepare_args {
     bool pairs;     /* pairs.cuh computes sums */
 };
 
+/* Most significands whose sum with another may reach 4 (pairs.cuh). */
+#define PAIRS_MOST_ROWS 4
+
+/* Whether products are sums and a constant that pairs.cuh can add: the number
+ * of the largest significands for which it is left out with some partner; -1:
+ * they are not.  The constant is a BF16, and a multiple of 2^-8 as sums are. */
+static __device__ __forceinline__ int pairs_rows(const struct table_facts &f,
+                                                 int m, uint32_t first_entry)
+{
+    const float add = table_constant(first_entry);
+    /* Half of the least sum that reaches 4 with it, in units of 2^-m. */
+    const int least = (int)ceilf((4 - add) * (float)(1 << m) / 2);
+    const int rows = max(0, (2 << m) - 1 - least);
+
+    if (f.cut_least + f.cut_below_24 <= 24 || !f.wrong_sum || f.wrong_sum_add ||
+        add <= 0 || add * 256 != floorf(add * 256) ||
+        (__float_as_uint(add) & 0xffff) != 0)
+        return -1;
+    return rows <= PAIRS_MOST_ROWS ? rows : -1;
+}
+
 /* True if pairs.cuh, which a launch has beside packed.cuh, computes it. */
 static __device__ __forceinline__ bool
-packed_is_pairs(const struct table_facts &f, bool pairs)
+packed_is_pairs(const struct table_facts &f, bool pairs, int m,
+                uint32_t first_entry)
 {
-    return pairs && table_is_sum(f);
+    return pairs && (table_is_sum(f) || pairs_rows(f, m, first_entry) >= 0);
 }
 
 /* ---- x ------------------------------------------------------------- */
@@ -273,7 +295,7 @@ static __global__ void __launch_bounds__(PACKED_THREADS)
     bool plain = true;
 
     launch_wait();
-    if (packed_is_pairs(*a.facts, a.pairs) != PAIRS)
+    if (packed_is_pairs(*a.facts, a.pairs, a.m, a.table[0]) != PAIRS)
         return;
     if (threadIdx.x == 0)
         rules = table_rules_of(*a.facts, a.m, a.room, a.table[0]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums of bit patterns (Mitchell's products of up to 7 mantissa bits) for the
- * layers of packed.cuh, two products an instruction, added on tensor cores.
+ * Sums of bit patterns (Mitchell's products of up to 7 mantissa bits, and those
+ * with a constant, as MBM's) for the layers of packed.cuh, two products an
+ * instruction, added on tensor cores.
  *
  * A product's value is a BF16 number, the sum of the bit patterns of x' and of
  * the fraction of w; one addition of words gives those of two terms, as no sum
@@ -14,6 +15,13 @@
  * warps of 64 columns and 8 LANE / 2 scalars.  Lane 4 g + t reads columns
  * 4 g to 4 g + 3 of each 32, and pairs of terms t and t + 4 of each 8.
  *
+ * A constant c that products have beside the sum unless they would reach 4 is
+ * added as products of their own: those of c times the power of two of x and
+ * the power of w, 8 scalars at a time; and the same with the other sign for
+ * those pairs that reach 4.  With a and b, what the fractions of x and w lack
+ * to the largest one, these are the pairs with a + b < `rows`: one product for
+ * each a, of the x that have it and the w with b < rows - a.
+ *
  * A value of x = 0 is below 2^-125 and its product below 2^-151, where other
  * products are multiples of 2^-109; sums below 2^-110 become zero at the end.
  *
@@ -22,6 +30,8 @@
  */
 #ifndef KERNELS_CUDA_TABLE_PAIRS_CUH
 #define KERNELS_CUDA_TABLE_PAIRS_CUH
+
+#include <cuda_bf16.h>
 
 #include "kernels/cuda/table/packed.cuh"
 
@@ -116,10 +126,148 @@ pairs_add(const struct pairs_stage<LANE> *s,
     }
 }
 
+/* ---- constants ----------------------------------------------------- */
+
+/* rows: -1: there is none.  Two BF16 a word: the constant, and as significands
+ * the x of row 0 and the least w that reach 4 with it. */
+struct pairs_constant {
+    int rows;
+    uint32_t add, x, w, step; /* step: from row to row */
+};
+
+static __device__ __forceinline__ struct pairs_constant
+pairs_constant_of(const struct packed_args &a)
+{
+    const uint32_t both = 0x10001, unit = 1u << (7 - a.m), one = 127u << 7;
+    struct pairs_constant c = {};
+
+    c.rows =
+        table_is_sum(*a.facts) ? -1 : pairs_rows(*a.facts, a.m, a.table[0]);
+    c.add = (__float_as_uint(table_constant(a.table[0])) >> 16) * both;
+    c.x = (one + ((1u << a.m) - 1) * unit) * both;
+    c.w = (one + ((1u << a.m) - (uint32_t)max(c.rows, 0)) * unit) * both;
+    c.step = unit * both;
+    return c;
+}
+
+#if __CUDA_ARCH__ >= 800
+#define PAIRS_BF16(f, a, b)                                                    \
+    pairs_word(f(*(const __nv_bfloat162 *)&(a), *(const __nv_bfloat162 *)&(b)))
+
+static __device__ __forceinline__ uint32_t pairs_word(__nv_bfloat162 v)
+{
+    return *(const uint32_t *)&v;
+}
+#else /* the plan is for 8.0 and up */
+#define PAIRS_BF16(f, a, b) ((a) ^ (b))
+#endif
+
+/* Two fractions as significands. */
+static __device__ __forceinline__ uint32_t pairs_significands(uint32_t v)
+{
+    uint32_t r;
+
+    /* (v & fractions) | ones, which two instructions would be else */
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;"
+        : "=r"(r)
+        : "r"(v), "r"(0x007f007fu), "r"(0x3f803f80u));
+    return r;
+}
+
+/* Adds the products of one row: of x[half] whose significands z are the row's,
+ * and of w that reach 4 with it. */
+template <int LANE>
+static __device__ __forceinline__ void
+pairs_add_row(const uint32_t *w, uint32_t from, uint32_t to,
+              const uint32_t (&x)[2][4], const uint32_t (&z)[2][4],
+              float (&upper)[pairs_shape<LANE>::EIGHTS][4],
+              float (&lower)[pairs_shape<LANE>::EIGHTS][4])
+{
+    uint32_t u[2][4];
+
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int r = 0; r < 4; r++) {
+            const uint32_t is = PAIRS_BF16(__heq2, z[h][r], from);
+            u[h][r] = PAIRS_BF16(__hmul2, x[h][r], is);
+        }
+#pragma unroll
+    for (int e = 0; e < pairs_shape<LANE>::EIGHTS; e++) {
+        const uint2 f = *reinterpret_cast<const uint2 *>(w + e * 64);
+        const uint2 power =
+            *reinterpret_cast<const uint2 *>(w + PAIRS_BLOCK / 2 + e * 64);
+        const uint32_t z0 = pairs_significands(f.x);
+        const uint32_t z1 = pairs_significands(f.y);
+        const uint32_t m0 = PAIRS_BF16(__hge2, z0, to);
+        const uint32_t m1 = PAIRS_BF16(__hge2, z1, to);
+        const uint32_t b0 = PAIRS_BF16(__hmul2, power.x, m0);
+        const uint32_t b1 = PAIRS_BF16(__hmul2, power.y, m1);
+        pairs_mma(upper[e], u[0], b0, b1);
+        pairs_mma(lower[e], u[1], b0, b1);
+    }
+}
+
+/* Adds what a chunk's products have beside the sums. */
+template <int LANE>
+static __device__ __forceinline__ void
+pairs_add_constant(const struct pairs_constant &c,
+                   const struct pairs_stage<LANE> *s,
+                   float (&sum)[4][pairs_shape<LANE>::EIGHTS][4])
+{
+    typedef struct pairs_shape<LANE> P;
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int warp = threadIdx.x / 32, across = warp % P::ACROSS;
+    const int scalar = warp / P::ACROSS * P::SCALARS;
+
+#pragma unroll 1
+    for (int k = 0; k < PACKED_TERMS / 8; k++) {
+        const uint32_t *w =
+            s->w + k * (PAIRS_BLOCK / 4) + (scalar + g) * 8 + t * 2;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint32_t *at = &s->x[k * 8 + t][across * 64 + i * 32 + g * 4];
+            const uint4 p = *reinterpret_cast<const uint4 *>(at);
+            const uint4 q = *reinterpret_cast<const uint4 *>(
+                at + 4 * (sizeof s->x[0] / sizeof *at));
+            const uint32_t x[2][4] = {{p.x, p.y, q.x, q.y},
+                                      {p.z, p.w, q.z, q.w}};
+            uint32_t v[2][4], z[2][4];
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int r = 0; r < 4; r++) {
+                    const uint32_t size = x[h][r] & 0xff80ff80u;
+                    v[h][r] = PAIRS_BF16(__hmul2, size, c.add);
+                    z[h][r] = pairs_significands(x[h][r]);
+                }
+#pragma unroll
+            for (int e = 0; e < P::EIGHTS; e++) {
+                const uint2 power = *reinterpret_cast<const uint2 *>(
+                    w + PAIRS_BLOCK / 2 + e * 64);
+                pairs_mma(sum[i * 2][e], v[0], power.x, power.y);
+                pairs_mma(sum[i * 2 + 1][e], v[1], power.x, power.y);
+            }
+            if (c.rows == 0)
+                continue;
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int r = 0; r < 4; r++)
+                    v[h][r] ^= 0x80008000u;
+#pragma unroll 1
+            for (int row = 0; row < c.rows; row++)
+                pairs_add_row<LANE>(w, c.x - (uint32_t)row * c.step,
+                                    c.w + (uint32_t)row * c.step, v, z,
+                                    sum[i * 2], sum[i * 2 + 1]);
+        }
+    }
+}
+
 template <int LANE>
 static __device__ __forceinline__ void
 pairs_run(const struct packed_args &a, const struct packed_task &t,
-          struct pairs_shared<LANE> *s,
+          const struct pairs_constant &c, struct pairs_shared<LANE> *s,
           float (&sum)[4][pairs_shape<LANE>::EIGHTS][4])
 {
     typedef struct pairs_stage<LANE> Stage;
@@ -129,7 +277,11 @@ pairs_run(const struct packed_args &a, const struct packed_task &t,
         [&](int chunk, const uint32_t *x, Stage *to) {
             pairs_load<LANE>(a, t, chunk, x, to);
         },
-        [&](const Stage *at) { pairs_add<LANE>(at, sum); });
+        [&](const Stage *at) {
+            pairs_add<LANE>(at, sum);
+            if (c.rows >= 0)
+                pairs_add_constant<LANE>(c, at, sum);
+        });
 }
 
 /* ---- results ------------------------------------------------------- */
@@ -203,7 +355,8 @@ static __global__ void __launch_bounds__(PACKED_THREADS, 2)
     struct pairs_shared<LANE> *s = (struct pairs_shared<LANE> *)memory;
 
     launch_wait();
-    if (a.facts->rough || !table_is_sum(*a.facts))
+    const struct pairs_constant c = pairs_constant_of(a);
+    if (a.facts->rough || (c.rows < 0 && !table_is_sum(*a.facts)))
         return;
     if (threadIdx.x == 0)
         s->rules = table_rules_of(*a.facts, a.m, a.room, a.table[0]);
@@ -211,9 +364,14 @@ static __global__ void __launch_bounds__(PACKED_THREADS, 2)
     for (int64_t i = blockIdx.x; i < a.tasks; i += gridDim.x) {
         const struct packed_task t = packed_task_of(a, i, 32 * LANE);
         float sum[4][pairs_shape<LANE>::EIGHTS][4] = {};
-        pairs_run<LANE>(a, t, s, sum);
+        pairs_run<LANE>(a, t, c, s, sum);
         pairs_results<LANE>(a, t, s->rules, sum);
     }
 }
+
+/* That of a plan's lane (pairs.cu, a file of its own since it is compiled for
+ * long). */
+typedef void packed_function(const struct packed_args);
+packed_function *pairs_function(int lane);
 
 #endif

@@ -53,6 +53,7 @@ static __device__ void survey_tensor(const struct cuda_strided<1> &walk,
 {
     const int64_t fours = dense ? walk.count / 4 : 0;
 
+#pragma unroll 4
     for (int64_t i = blockIdx.x * (int64_t)SURVEY_THREADS + threadIdx.x;
          i < fours; i += (int64_t)gridDim.x * SURVEY_THREADS) {
         const uint4 v = reinterpret_cast<const uint4 *>(at)[i];
@@ -198,7 +199,7 @@ static int survey_launch(const struct kern_problem *p,
     if (most < product_table_entries(a.m))
         most = product_table_entries(a.m);
     return launch_chained(survey_kernel,
-                          dim3(cuda_grid(most / 4 + 1, SURVEY_THREADS)),
+                          dim3(launch_few(most / 4 + 1, SURVEY_THREADS)),
                           dim3(SURVEY_THREADS), 0, args->stream, a, err);
 }
 
