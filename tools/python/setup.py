@@ -60,10 +60,18 @@ def pkg_config(*arguments):
     )
 
 
+def run_path():
+    """Where the loader finds a library that lies in none of the system's folders."""
+    folder = " ".join(pkg_config("--variable=libdir"))
+    if "PKG_CONFIG_SYSROOT_DIR" in os.environ or folder.startswith(("/usr/", "/lib")):
+        return []
+    return [f"-Wl,-rpath,{folder}"]
+
+
 def flags():
     """Compiler and linker arguments."""
     if not BUILD:
-        return pkg_config("--cflags"), pkg_config("--libs")
+        return pkg_config("--cflags"), [*pkg_config("--libs"), *run_path()]
     library = BUILD / ".libs" / "libinfer.a"
     if not library.exists():
         raise SystemExit(f"{library}: not there; build libinfer with its static library")
@@ -102,5 +110,6 @@ setup(
         )
     ],
     cmdclass={"build_py": BuildWithTools},
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    # What lies in build/ may be linked with another library.
+    options={"bdist_wheel": {"py_limited_api": "cp311"}, "build_ext": {"force": True}},
 )
