@@ -93,7 +93,7 @@ store_columns(const struct quant_depthwise_args &a, int k, int m, int count,
             quant_store<4, KIND>(a.end, a.out, c, m + t, k, acc[t]);
 }
 
-template <typename X, int R, int STRIDE, int TW>
+template <typename X, int R, int STRIDE, int TW, bool SMOOTH>
 static __global__ void __launch_bounds__(THREADS) quant_depthwise_columns(
     const __grid_constant__ struct quant_depthwise_args a)
 {
@@ -157,7 +157,9 @@ static __global__ void __launch_bounds__(THREADS) quant_depthwise_columns(
         }
     }
     const int first = np * a.g.q + q, count = min(TW, a.g.q - q);
-    if (a.end.kind == QUANT_PLAIN)
+    if constexpr (SMOOTH)
+        store_columns<QUANT_SMOOTH, TW>(a, quad * 4, first, count, acc);
+    else if (a.end.kind == QUANT_PLAIN)
         store_columns<QUANT_PLAIN, TW>(a, quad * 4, first, count, acc);
     else if (a.end.kind == QUANT_ADD)
         store_columns<QUANT_ADD, TW>(a, quad * 4, first, count, acc);
@@ -167,7 +169,7 @@ static __global__ void __launch_bounds__(THREADS) quant_depthwise_columns(
 
 /* ---- taps ---------------------------------------------------------- */
 
-template <typename X>
+template <typename X, bool SMOOTH>
 static __global__ void __launch_bounds__(THREADS)
     quant_depthwise_taps(const __grid_constant__ struct quant_depthwise_args a)
 {
@@ -196,7 +198,8 @@ static __global__ void __launch_bounds__(THREADS)
         }
     struct quant_channels<1> channels;
     quant_load_channels<1>(a.end, a.out.bias, k, a.g.k, &channels);
-    quant_store<1, QUANT_ANY>(a.end, a.out, channels, m, k, sum);
+    quant_store<1, SMOOTH ? QUANT_SMOOTH : QUANT_ANY>(a.end, a.out, channels, m,
+                                                      k, sum);
 }
 
 /* ---- limits -------------------------------------------------------- */
@@ -234,7 +237,7 @@ static int read_problem(const struct kern_problem *p,
     s->columns = takes_columns(&s->g) ? COLUMNS_TW : 0;
     s->packed = s->columns ? (size_t)s->g.k * s->g.s * column_words(s->g.r) * 4
                            : (size_t)s->g.k * s->g.r * s->g.s;
-    return quant_check(p, why);
+    return quant_check(p, true, why);
 }
 
 /* Instructions of an output at 0.6 of the peak, or the bytes. */
@@ -247,7 +250,8 @@ static double estimate(const struct kern_problem *p,
         return 1e30;
     const double each = s.columns ? 16 + s.g.s * column_words(s.g.r) * 2
                                   : 24 + 8.0 * s.g.r * s.g.s;
-    const double products = (double)s.g.m * s.g.k * each / 128 /
+    const int act = quant_is_smooth(p->epilogue.act.kind) ? 14 : 0;
+    const double products = (double)s.g.m * s.g.k * (each + act) / 128 /
                             (conv_multiprocessors(d) * 1.7e3 * 0.6);
 
     return 2 + cost_overlapped(products, kern_problem_bytes(p) / 3e6, 0.2);
@@ -300,30 +304,39 @@ static int pack(const struct kern_exec *e, int, const void *src, void *dst,
 
 /* ---- launching ----------------------------------------------------- */
 
-template <typename X, int R>
+template <typename X, int R, bool SMOOTH>
 static int launch_columns(const struct quant_depthwise_args *a, dim3 grid,
                           void *stream, struct infer_error *err)
 {
-    return a->g.stride_w == 1
-               ? launch_chained(quant_depthwise_columns<X, R, 1, COLUMNS_TW>,
-                                grid, dim3(THREADS), 0, stream, *a, err)
-               : launch_chained(quant_depthwise_columns<X, R, 2, COLUMNS_TW>,
-                                grid, dim3(THREADS), 0, stream, *a, err);
+    return launch_chained(
+        a->g.stride_w == 1
+            ? quant_depthwise_columns<X, R, 1, COLUMNS_TW, SMOOTH>
+            : quant_depthwise_columns<X, R, 2, COLUMNS_TW, SMOOTH>,
+        grid, dim3(THREADS), 0, stream, *a, err);
 }
 
-template <typename X>
+template <typename X, bool SMOOTH>
 static int launch_typed(const struct quant_depthwise_args *a, bool columns,
                         void *stream, struct infer_error *err)
 {
     const dim3 grid((unsigned)((a->count + THREADS - 1) / THREADS));
 
     if (!columns)
-        return launch_chained(quant_depthwise_taps<X>, grid, dim3(THREADS), 0,
-                              stream, *a, err);
+        return launch_chained(quant_depthwise_taps<X, SMOOTH>, grid,
+                              dim3(THREADS), 0, stream, *a, err);
     if (a->g.r == 3)
-        return launch_columns<X, 3>(a, grid, stream, err);
-    return a->g.r == 5 ? launch_columns<X, 5>(a, grid, stream, err)
-                       : launch_columns<X, 7>(a, grid, stream, err);
+        return launch_columns<X, 3, SMOOTH>(a, grid, stream, err);
+    return a->g.r == 5 ? launch_columns<X, 5, SMOOTH>(a, grid, stream, err)
+                       : launch_columns<X, 7, SMOOTH>(a, grid, stream, err);
+}
+
+template <typename X>
+static int launch_end(const struct quant_depthwise_args *a, bool columns,
+                      void *stream, struct infer_error *err)
+{
+    return a->end.kind == QUANT_SMOOTH
+               ? launch_typed<X, true>(a, columns, stream, err)
+               : launch_typed<X, false>(a, columns, stream, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
@@ -347,8 +360,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.count = s->columns ? (int64_t)g->n * g->p * a.tiles * (g->k / 4)
                          : (int64_t)g->m * g->k;
     return e->problem.in[CONV_X].dtype == INFER_U8
-               ? launch_typed<uint8_t>(&a, s->columns, args->stream, err)
-               : launch_typed<int8_t>(&a, s->columns, args->stream, err);
+               ? launch_end<uint8_t>(&a, s->columns, args->stream, err)
+               : launch_end<int8_t>(&a, s->columns, args->stream, err);
 }
 
 KERN_FUNCTIONS(conv2d_fprop_nhwc_8bit_cuda_depthwise) = {

@@ -90,7 +90,7 @@ static __global__ void __launch_bounds__(THREADS)
         if (q + t < g.q) {
             const int m = np * g.q + q + t;
             if constexpr (N == 4)
-                quant_store_four(a.end, a.out, c, m, k, acc[t]);
+                quant_store_four<false>(a.end, a.out, c, m, k, acc[t]);
             else
                 quant_store<N, QUANT_ANY>(a.end, a.out, c, m, k, acc[t]);
         }
@@ -120,7 +120,7 @@ static int read_problem(const struct kern_problem *p,
     s->words = g->kg == 1 && g->k % 4 == 0 && g->x_pitch % 4 == 0 &&
                g->y_pitch % 4 == 0 && g->r_pitch % 4 == 0;
     s->packed = (size_t)g->k * g->r * g->s * sizeof(float);
-    return quant_check(p, why);
+    return quant_check(p, false, why);
 }
 
 /* Instructions of a channel's output at 0.6 of the peak, or the bytes. */

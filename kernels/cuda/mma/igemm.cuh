@@ -385,7 +385,8 @@ igemm_load_biases(const struct igemm_args &a, int group, int n0, float *bias)
                       : 0;
 }
 
-template <typename L>
+/* SMOOTH: of 8 bits, the activation is one of kernels/quant/act.h. */
+template <typename L, bool SMOOTH>
 static __device__ __forceinline__ void
 igemm_finish(const struct igemm_args &a, const float *tile, const float *bias,
              int m0, int n0, int group, int split)
@@ -402,7 +403,7 @@ igemm_finish(const struct igemm_args &a, const float *tile, const float *bias,
         return;
     }
     if constexpr (L::mode::QUANT)
-        quant_store_tile<L::BN, L::THREADS>(
+        quant_store_tile<L::BN, L::THREADS, SMOOTH>(
             a.quant, a.out, (const typename L::sum *)tile, L::PITCH, at.m,
             at.rows, at.k, at.columns, a.g.kg);
     else if (a.end == IGEMM_VECTORS)
@@ -453,7 +454,7 @@ static __global__ void __launch_bounds__(256)
 
 /* ---- the kernel ---------------------------------------------------- */
 
-template <typename L>
+template <typename L, bool SMOOTH>
 static __global__ void __launch_bounds__(L::THREADS)
     igemm_kernel(const __grid_constant__ struct igemm_args a)
 {
@@ -548,7 +549,8 @@ static __global__ void __launch_bounds__(L::THREADS)
     __syncthreads();
     igemm_stage_sums<L>(acc, (float *)shared);
     __syncthreads();
-    igemm_finish<L>(a, (const float *)shared, bias, m0, n0, group, split);
+    igemm_finish<L, SMOOTH>(a, (const float *)shared, bias, m0, n0, group,
+                            split);
 }
 
 #endif

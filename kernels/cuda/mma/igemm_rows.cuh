@@ -120,7 +120,8 @@ static int igemm_supports(const struct kern_problem *p,
     int rc = igemm_read<C>(p, d, 0, &s, why);
 
     if (rc == 0)
-        rc = C::QUANT ? quant_check(p, why) : conv_weights_packable(p, why);
+        rc = C::QUANT ? quant_check(p, !C::L::mode::PARTS, why)
+                      : conv_weights_packable(p, why);
     if (rc < 0)
         return rc;
     if (!C::GATHER && !C::PADDED && s.g.cg % C::LANE)
@@ -276,11 +277,15 @@ static int igemm_launch_tile(const struct igemm_args *a, void *stream,
     const dim3 grid(conv_ceil_div(a->g.m, L::BM) * a->tiles_n, 1,
                     a->g.groups * a->splits);
 
-    return launch_chained(igemm_kernel<L>, grid, dim3(L::THREADS), L::SHARED,
-                          stream, *a, err);
+    if constexpr (C::QUANT && !W::mode::PARTS)
+        if (a->quant.kind == QUANT_SMOOTH && !a->parts)
+            return launch_chained(igemm_kernel<L, true>, grid, dim3(L::THREADS),
+                                  L::SHARED, stream, *a, err);
+    return launch_chained(igemm_kernel<L, false>, grid, dim3(L::THREADS),
+                          L::SHARED, stream, *a, err);
 }
 
-template <typename S>
+template <typename S, bool SMOOTH>
 static int igemm_launch_quant_reduce(const struct igemm_args *a, void *stream,
                                      struct infer_error *err)
 {
@@ -291,10 +296,10 @@ static int igemm_launch_quant_reduce(const struct igemm_args *a, void *stream,
     const size_t threads = (size_t)a->g.m * (a->g.k / (wide ? 4 : 1));
     const dim3 grid((unsigned)((threads + 255) / 256));
 
-    return wide ? launch_chained(quant_reduce<4, S>, grid, dim3(256), 0, stream,
-                                 r, err)
-                : launch_chained(quant_reduce<1, S>, grid, dim3(256), 0, stream,
-                                 r, err);
+    return wide ? launch_chained(quant_reduce<4, S, SMOOTH>, grid, dim3(256), 0,
+                                 stream, r, err)
+                : launch_chained(quant_reduce<1, S, SMOOTH>, grid, dim3(256), 0,
+                                 stream, r, err);
 }
 
 template <typename T>
@@ -400,9 +405,13 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
         rc = igemm_launch_tile<C, (int)sizeof(T)>(&a, args->stream, err);
     if (rc < 0 || s->splits == 1)
         return rc;
+    if constexpr (C::QUANT && !C::L::mode::PARTS)
+        if (a.quant.kind == QUANT_SMOOTH)
+            return igemm_launch_quant_reduce<typename C::L::sum, true>(
+                &a, args->stream, err);
     if constexpr (C::QUANT)
-        return igemm_launch_quant_reduce<typename C::L::sum>(&a, args->stream,
-                                                             err);
+        return igemm_launch_quant_reduce<typename C::L::sum, false>(
+            &a, args->stream, err);
     else
         return igemm_launch_reduce<T>(&a, args->stream, err);
 }

@@ -4,7 +4,7 @@
  * each other, on 8 bits with scales (kernels/quant/quant.h), of any strides.
  *
  * One thread four elements of the output's innermost dimension where all
- * tensors allow, else one.  No shared memory.
+ * tensors allow, else one; 16 or 8 of integers.  No shared memory.
  */
 #include "kernels/cuda/quant/scaled.cuh"
 #include "kernels/cuda/strided.cuh"
@@ -68,6 +68,109 @@ binary_element(const struct scaled_binary_args &a, const int64_t *at)
     scaled_store<N>(a.to, a.y, at[2], x);
 }
 
+/* ---- integers in words --------------------------------------------- */
+
+/* Four bytes of an operand as values: that of I8 plus 128 is made a float's
+ * fraction above 2^23, from which 2^23, the 128 and the zero point are taken,
+ * exactly. */
+static __device__ __forceinline__ void word_values(const struct scaled_type &t,
+                                                   uint32_t word, float *v)
+{
+    const bool sign = t.dtype == INFER_I8;
+    const float base = 8388608.0f + (float)(t.zero + (sign ? 128 : 0));
+
+    word ^= sign ? 0x80808080u : 0;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const uint32_t bits = __byte_perm(word, 0x4b000000, 0x7440 + j);
+        v[j] = __fmul_rn(__fadd_rn(__uint_as_float(bits), -base), t.scale);
+    }
+}
+
+/* Four values as bytes by quotients: not inline, as it is seldom taken. */
+static __device__ __noinline__ uint32_t word_of_quotients(
+    const struct scaled_type *t, float a, float b, float c, float d)
+{
+    const float v[4] = {a, b, c, d};
+    uint32_t word = 0;
+
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const float q =
+            fminf(fmaxf(__fdiv_rn(v[j], t->scale), t->low), t->high);
+        word |= ((uint32_t)(__float2int_rn(q) + t->zero) & 255) << 8 * j;
+    }
+    return word;
+}
+
+/* Four values as bytes.  Within the limits v + 1.5 2^23 has no bits behind the
+ * point; the product with the inverse does for the quotient as in
+ * scaled_quotient(). */
+static __device__ __forceinline__ uint32_t
+word_of_values(const struct scaled_type &t, const float *v)
+{
+    uint32_t to[4];
+    float off = 0;
+
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const float q = fminf(fmaxf(__fmul_rn(v[j], t.inverse), t.low), t.high);
+        const float rounded = __fadd_rn(q, 12582912.0f);
+        off = fmaxf(off, fabsf(q - __fadd_rn(rounded, -12582912.0f)));
+        to[j] = __float_as_uint(rounded) + (uint32_t)t.zero;
+    }
+    if (!(off < 0.4998f))
+        return word_of_quotients(&t, v[0], v[1], v[2], v[3]);
+    return __byte_perm(__byte_perm(to[0], to[1], 0x0040),
+                       __byte_perm(to[2], to[3], 0x0040), 0x5410);
+}
+
+/* 4 WORDS values of operand k; one for all where it is broadcast along them. */
+template <int WORDS>
+static __device__ __forceinline__ void
+load_values(const struct scaled_binary_args &a, int k, int64_t at, float *v)
+{
+    const struct scaled_type &t = a.from[k];
+
+    if (a.walk.broadcasts(k)) {
+        scaled_load<1>(t, a.x[k], at, v);
+#pragma unroll
+        for (int j = 1; j < 4 * WORDS; j++)
+            v[j] = v[0];
+    } else if (t.dtype == INFER_I8 || t.dtype == INFER_U8) {
+        const vec<uint32_t, WORDS> w =
+            *(const vec<uint32_t, WORDS> *)((const uint8_t *)a.x[k] + at);
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            word_values(t, w.at[i], v + 4 * i);
+    } else {
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            scaled_load<4>(t, a.x[k], at + 4 * i, v + 4 * i);
+    }
+}
+
+template <int WORDS>
+static __device__ __forceinline__ void
+binary_words(const struct scaled_binary_args &a, const int64_t *at)
+{
+    float x[4 * WORDS], z[4 * WORDS];
+    vec<uint32_t, WORDS> y;
+
+    load_values<WORDS>(a, 0, at[0], x);
+    load_values<WORDS>(a, 1, at[1], z);
+#pragma unroll
+    for (int j = 0; j < 4 * WORDS; j++)
+        x[j] = combine(a.kind, x[j], z[j]);
+    unary_piecewise_linear<4 * WORDS>(a.act, x);
+#pragma unroll
+    for (int i = 0; i < WORDS; i++)
+        y.at[i] = word_of_values(a.to, x + 4 * i);
+    *(vec<uint32_t, WORDS> *)((uint8_t *)a.y + at[2]) = y;
+}
+
+/* ---- the host's side ----------------------------------------------- */
+
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
@@ -105,6 +208,13 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.x[0] = args->in[0];
     a.x[1] = args->in[1];
     a.y = args->out[0];
+    if (quant_is_integer(t[2]->dtype) && t[0]->dtype != INFER_F8E4M3 &&
+        t[1]->dtype != INFER_F8E4M3) {
+        if (a.walk.vectorise(16, at, size))
+            return walk_launch<binary_words<4>, true>(a, args, err);
+        if (a.walk.vectorise(8, at, size))
+            return walk_launch<binary_words<2>, true>(a, args, err);
+    }
     return a.walk.vectorise(4, at, size)
                ? walk_launch<binary_element<4>, true>(a, args, err)
                : walk_launch<binary_element<1>, true>(a, args, err);

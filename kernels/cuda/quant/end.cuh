@@ -17,6 +17,7 @@
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/float8.cuh"
+#include "kernels/cuda/quant/smooth.cuh"
 
 extern "C" {
 #include "kernels/cuda/quant/quant_pack.h"
@@ -24,8 +25,10 @@ extern "C" {
 
 /* What most layers do has code without branches: bytes, a scale and a bias for
  * each channel, an activation that is part of the limits, and no residual
- * (PLAIN) or one of bytes before the activation (ADD). */
-enum quant_kind { QUANT_ANY, QUANT_PLAIN, QUANT_ADD };
+ * (PLAIN) or one of bytes before the activation (ADD).  SMOOTH: anything with
+ * an activation of kernels/quant/act.h, by integers alone, in kernels of their
+ * own: its code would take registers of the others. */
+enum quant_kind { QUANT_ANY, QUANT_PLAIN, QUANT_ADD, QUANT_SMOOTH };
 
 struct quant_end {
     enum quant_kind kind;
@@ -41,6 +44,7 @@ struct quant_end {
     int zero;
     float r_scale, r_base; /* r_base: see quant_add_word() */
     uint32_t r_flip;
+    struct quant_curve_args smooth; /* of SMOOTH */
 };
 
 /* ---- host ---------------------------------------------------------- */
@@ -98,6 +102,12 @@ static inline struct quant_end quant_end_of(const struct kern_exec *e,
         q.inverse = 1 / p->quant.y_scale;
         q.zero = p->quant.y_zero;
         quant_limits(q.y_type, q.zero, &q.low, &q.high);
+    }
+    if (quant_is_smooth(p->epilogue.act.kind)) {
+        q.kind = QUANT_SMOOTH;
+        q.act = true;
+        q.smooth = quant_curve_of(p->epilogue.act, q.inverse, q.low, q.high);
+        return q;
     }
     quant_fold_act(p, &q);
     if (q.is_byte && !q.act && q.scale_step && kern_problem_in(p, CONV_BIAS))
@@ -223,6 +233,47 @@ static __device__ __forceinline__ uint32_t quant_f8(const struct quant_end &q,
     return float8_codes(to);
 }
 
+/* The bytes of four values with the activation by the stated steps: not inline,
+ * so that what is seldom taken does not lie between what is always. */
+static __device__ __noinline__ uint32_t
+quant_stated_word(const struct quant_end *q, float a, float b, float c, float d)
+{
+    float v[4] = {a, b, c, d};
+    uint32_t bits[4];
+
+    quant_smooth_exact<4>(q->smooth, v);
+    quant_integers<4>(*q, v, bits);
+    return quant_bytes(bits);
+}
+
+/* The same.  A value of the special function unit is off by less than half a
+ * unit less `margin` (quant_smooth_guess()); only where that is not enough,
+ * near the middle of two integers, the stated steps are taken. */
+static __device__ __forceinline__ uint32_t
+quant_smooth_word(const struct quant_end &q, float *v)
+{
+    float y[4], off = 0;
+    uint32_t to[4];
+
+    if (q.smooth.s.hard) {
+        quant_smooth_exact<4>(q.smooth, v);
+        quant_integers<4>(q, v, to);
+        return quant_bytes(to);
+    }
+    quant_smooth_guess<4>(q.smooth, v, y);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float scaled = __fmul_rn(y[i], q.inverse);
+        const float limited = fminf(fmaxf(scaled, q.low), q.high);
+        const float rounded = __fadd_rn(limited, 12582912.0f);
+        off = fmaxf(off, fabsf(limited - __fadd_rn(rounded, -12582912.0f)));
+        to[i] = __float_as_uint(rounded) + (uint32_t)q.zero;
+    }
+    if (!(off < q.smooth.margin))
+        return quant_stated_word(&q, v[0], v[1], v[2], v[3]);
+    return quant_bytes(to);
+}
+
 /* Four values as bytes of a word. */
 template <typename S>
 static __device__ __forceinline__ uint32_t
@@ -280,12 +331,18 @@ static __device__ __forceinline__ uint32_t
 quant_word(const struct quant_end &q, const struct output_args &o, float *v,
            uint32_t word)
 {
-    if (KIND == QUANT_ADD ||
-        (KIND == QUANT_ANY && o.residual && !o.epilogue.residual_last))
+    if (KIND == QUANT_ADD || ((KIND == QUANT_ANY || KIND == QUANT_SMOOTH) &&
+                              o.residual && !o.epilogue.residual_last))
         quant_add_word<S, 4>(q, word, v);
+    if constexpr (KIND == QUANT_SMOOTH) {
+        if (!o.residual || !o.epilogue.residual_last)
+            return quant_smooth_word(q, v);
+        quant_smooth_exact<4>(q.smooth, v);
+    }
     if (KIND == QUANT_ANY && q.act)
         unary_piecewise_linear<4>(o.epilogue.act, v);
-    if (KIND == QUANT_ANY && o.residual && o.epilogue.residual_last)
+    if ((KIND == QUANT_ANY || KIND == QUANT_SMOOTH) && o.residual &&
+        o.epilogue.residual_last)
         quant_add_word<S, 4>(q, word, v);
     return quant_round_word<S>(q, v);
 }
@@ -344,6 +401,20 @@ quant_store_values(const struct quant_end &q, const struct output_args &o,
     }
 }
 
+/* Stores N integers with the activation. */
+template <int N>
+static __device__ __forceinline__ void
+quant_store_smooth(const struct quant_end &q, uint8_t *to, float *v)
+{
+    if constexpr (N == 4) {
+        *(uint32_t *)to = quant_smooth_word(q, v);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            to[i] = (uint8_t)quant_stated_word(&q, v[i], v[i], v[i], v[i]);
+    }
+}
+
 /* Finishes N sums from channel k of pixel m on, and stores them. */
 template <int N, quant_kind KIND, typename S>
 static __device__ __forceinline__ void
@@ -354,7 +425,19 @@ quant_store(const struct quant_end &q, const struct output_args &o,
     float v[N];
 
     quant_values<N>(sum, c, v);
-    if constexpr (KIND != QUANT_ANY) {
+    if constexpr (KIND == QUANT_SMOOTH) {
+        const bool last = o.residual && o.epilogue.residual_last;
+        if (o.residual && !last)
+            quant_add_residual<S, N>(q, o, m, k, v);
+        if (q.is_byte && !last) {
+            quant_store_smooth<N>(q, (uint8_t *)o.y + at, v);
+            return;
+        }
+        quant_smooth_exact<N>(q.smooth, v);
+        if (last)
+            quant_add_residual<S, N>(q, o, m, k, v);
+        quant_store_values<S, N>(q, o, at, v);
+    } else if constexpr (KIND != QUANT_ANY) {
         uint32_t word = 0;
         if (KIND == QUANT_ADD)
             word = *(const uint32_t *)((const uint8_t *)o.residual +
@@ -371,13 +454,15 @@ quant_store(const struct quant_end &q, const struct output_args &o,
     }
 }
 
-/* The same of four channels, the kind being that of q. */
-template <typename S>
+/* The same of four channels, the kind being that of q, or SMOOTH. */
+template <bool SMOOTH, typename S>
 static __device__ __forceinline__ void
 quant_store_four(const struct quant_end &q, const struct output_args &o,
                  const struct quant_channels<4> &c, int m, int k, const S *sum)
 {
-    if (q.kind == QUANT_PLAIN)
+    if constexpr (SMOOTH)
+        quant_store<4, QUANT_SMOOTH>(q, o, c, m, k, sum);
+    else if (q.kind == QUANT_PLAIN)
         quant_store<4, QUANT_PLAIN>(q, o, c, m, k, sum);
     else if (q.kind == QUANT_ADD)
         quant_store<4, QUANT_ADD>(q, o, c, m, k, sum);
@@ -420,15 +505,20 @@ quant_is_wide(const struct output_args &o, int kg)
     return kg % 4 == 0 && o.y_pitch % 4 == 0 && o.r_pitch % 4 == 0;
 }
 
-template <int COLUMNS, int THREADS, typename S>
+template <int COLUMNS, int THREADS, bool SMOOTH, typename S>
 static __device__ __forceinline__ void
 quant_store_tile(const struct quant_end &q, const struct output_args &o,
                  const S *tile, int pitch, int m, int rows, int k, int columns,
                  int kg)
 {
+    constexpr quant_kind any = SMOOTH ? QUANT_SMOOTH : QUANT_ANY;
+
     if (!quant_is_wide(o, kg))
-        quant_store_columns<1, QUANT_ANY, COLUMNS, THREADS>(
-            q, o, tile, pitch, m, rows, k, columns);
+        quant_store_columns<1, any, COLUMNS, THREADS>(q, o, tile, pitch, m,
+                                                      rows, k, columns);
+    else if constexpr (SMOOTH)
+        quant_store_columns<4, any, COLUMNS, THREADS>(q, o, tile, pitch, m,
+                                                      rows, k, columns);
     else if (q.kind == QUANT_PLAIN)
         quant_store_columns<4, QUANT_PLAIN, COLUMNS, THREADS>(
             q, o, tile, pitch, m, rows, k, columns);
@@ -451,7 +541,7 @@ template <typename S> struct quant_reduce_args {
 };
 
 /* One thread finishes N channels of a pixel. */
-template <int N, typename S>
+template <int N, typename S, bool SMOOTH>
 static __global__ void __launch_bounds__(256)
     quant_reduce(const __grid_constant__ struct quant_reduce_args<S> a)
 {
@@ -472,9 +562,10 @@ static __global__ void __launch_bounds__(256)
             sum[j] += part.at[j];
     }
     if constexpr (N == 4)
-        quant_store_four(a.end, a.out, c, (int)(i / per_row), k, sum);
+        quant_store_four<SMOOTH>(a.end, a.out, c, (int)(i / per_row), k, sum);
     else
-        quant_store<N, QUANT_ANY>(a.end, a.out, c, (int)(i / per_row), k, sum);
+        quant_store<N, SMOOTH ? QUANT_SMOOTH : QUANT_ANY>(
+            a.end, a.out, c, (int)(i / per_row), k, sum);
 }
 
 #endif

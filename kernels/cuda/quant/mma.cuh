@@ -24,6 +24,12 @@
 QUANT_MMA(uint8_t, "u8")
 QUANT_MMA(int8_t, "s8")
 #undef QUANT_MMA
+#else /* no row runs there */
+template <typename T>
+static __device__ __forceinline__ void ptx_mma(T, int *, const uint32_t *,
+                                               const uint32_t *)
+{
+}
 #endif
 
 #if __CUDA_ARCH__ >= 890

@@ -6,6 +6,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
+#include "kernels/quant/act.h"
 
 #define REFUSE(why, ...) error_set(why, INFER_EUNSUPPORTED, __VA_ARGS__)
 
@@ -15,7 +16,14 @@ static bool is_stored(enum infer_dtype type)
            type == INFER_BF16;
 }
 
-int quant_check(const struct kern_problem *p, struct infer_error *why)
+static bool has_lines(enum kern_unary_kind kind)
+{
+    return kind == KERN_IDENTITY || kind == KERN_RELU ||
+           kind == KERN_LEAKY_RELU || kind == KERN_CLIP;
+}
+
+int quant_check(const struct kern_problem *p, bool smooth,
+                struct infer_error *why)
 {
     const struct kern_tensor *scale = quant_of(p);
     const struct kern_tensor *r = kern_problem_in(p, CONV_RESIDUAL);
@@ -30,10 +38,8 @@ int quant_check(const struct kern_problem *p, struct infer_error *why)
         return REFUSE(why, "takes scales that lie side by side");
     if (!is_stored(p->out[0].dtype) || (r && !is_stored(r->dtype)))
         return REFUSE(why, "takes and gives I8, U8, F32, F16 and BF16");
-    if (p->epilogue.act.kind != KERN_IDENTITY &&
-        p->epilogue.act.kind != KERN_RELU &&
-        p->epilogue.act.kind != KERN_LEAKY_RELU &&
-        p->epilogue.act.kind != KERN_CLIP)
+    if (!has_lines(p->epilogue.act.kind) &&
+        !(smooth && quant_is_smooth(p->epilogue.act.kind)))
         return REFUSE(why, "lacks this activation");
     return 0;
 }

@@ -8,9 +8,10 @@
 #include "kernels/quant/quant.h"
 
 /* What holds for every such row beside the geometry: constant dense weights,
- * scales, dense or one for all, and an activation of straight lines.  0, or
- * INFER_EUNSUPPORTED. */
-int quant_check(const struct kern_problem *p, struct infer_error *why);
+ * scales, dense or one for all, and an activation of straight lines or, if the
+ * row has them, one of kernels/quant/act.h.  0, or INFER_EUNSUPPORTED. */
+int quant_check(const struct kern_problem *p, bool smooth,
+                struct infer_error *why);
 
 /* Packed weights of `bytes` bytes are followed by an offset of 4 bytes for each
  * of the k outputs, and by 16 bytes of the zero point; each part begins at a

@@ -7,9 +7,13 @@
  * lie side by side, else one channel.  Maxima are of bytes in halves of words,
  * two at a time; I8 is moved by 128 first.  Sums are of 32 bits; maxima and
  * sums of F8E4M3 in single precision.
+ *
+ * Maxima of images of integers whose scale stays: one thread an output position
+ * and 16 channels, which are never made values.
  */
 #include "kernels/cuda/quant/scaled.cuh"
 #include "kernels/cuda/reduce/pool_taps.cuh"
+#include "kernels/cuda/strided.cuh"
 #include "kernels/cuda/types.cuh"
 
 #define THREADS 256
@@ -172,6 +176,74 @@ static __global__ void __launch_bounds__(THREADS)
                     v);
 }
 
+/* ---- maxima that stay integers ------------------------------------- */
+
+struct quant_max_args {
+    const uint8_t *x;
+    uint8_t *y;
+    struct fast_div vectors, columns, rows; /* of the output */
+    uint32_t count;                         /* of threads with work */
+    int h, w;                               /* of x */
+    int x_row, x_pixel, y_row, y_pixel;     /* bytes */
+    int64_t x_image, y_image;
+    int window[2], stride[2], pad[2], dilation[2];
+    uint32_t flip;  /* 0x80808080 of I8 */
+    uint32_t blank; /* four times the zero point */
+};
+
+/* WINDOW: of both dimensions, or 0: any. */
+template <int WINDOW>
+static __global__ void __launch_bounds__(THREADS)
+    quant_pool_max(const __grid_constant__ struct quant_max_args a)
+{
+    const uint32_t i = blockIdx.x * (uint32_t)THREADS + threadIdx.x;
+    const int rows = WINDOW ? WINDOW : a.window[0];
+    const int columns = WINDOW ? WINDOW : a.window[1];
+    struct quant_seen<4, true> seen[4];
+    uint32_t vector, q, p;
+    bool any = false;
+
+    launch_wait();
+    if (i >= a.count)
+        return;
+    const uint32_t pixel = a.vectors.divmod(i, &vector);
+    const uint32_t row = a.columns.divmod(pixel, &q);
+    const uint32_t n = a.rows.divmod(row, &p);
+    const int top = (int)p * a.stride[0] - a.pad[0];
+    const int left = (int)q * a.stride[1] - a.pad[1];
+    const uint8_t *x = a.x + n * a.x_image + vector * 16;
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        seen[j].start();
+#pragma unroll
+    for (int r = 0; r < rows; r++) {
+        const int h = top + r * a.dilation[0];
+        if ((unsigned)h >= (unsigned)a.h)
+            continue;
+#pragma unroll
+        for (int s = 0; s < columns; s++) {
+            const int w = left + s * a.dilation[1];
+            if ((unsigned)w >= (unsigned)a.w)
+                continue;
+            const vec<uint32_t, 4> four = load_vec<uint32_t, 4>(
+                (const uint32_t *)(x + (int64_t)h * a.x_row +
+                                   (int64_t)w * a.x_pixel));
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                seen[j].see(four.at[j] ^ a.flip);
+            any = true;
+        }
+    }
+    vec<uint32_t, 4> to;
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        to.at[j] = any ? (seen[j].even | seen[j].odd << 8) ^ a.flip : a.blank;
+    store_vec<uint32_t, 4>((uint32_t *)(a.y + n * a.y_image +
+                                        (int64_t)p * a.y_row +
+                                        (int64_t)q * a.y_pixel + vector * 16),
+                           to);
+}
+
 /* ---- the host's side ----------------------------------------------- */
 
 /* A sum of so many bytes fits 32 bits. */
@@ -217,6 +289,64 @@ static bool in_words(const struct kern_tensor *t, const void *at)
     return true;
 }
 
+/* True if 16 channels of every position can be moved as one. */
+static bool in_vectors(const struct kern_tensor *t, const void *at)
+{
+    if (t->rank != 4 || t->dim[1] % 16 != 0 || t->stride[1] != 1 ||
+        (uintptr_t)at % 16 != 0)
+        return false;
+    for (int d = 0; d < t->rank; d++)
+        if (d != 1 && (t->stride[d] % 16 != 0 || t->stride[d] < 0))
+            return false;
+    return t->stride[2] <= INT32_MAX && t->stride[3] <= INT32_MAX;
+}
+
+/* True of maxima that stay the integers that they are. */
+static bool stays_integer(const struct kern_problem *p)
+{
+    return p->attr.pool.kind == KERN_POOL_MAX &&
+           quant_is_integer(p->in[0].dtype) &&
+           p->in[0].dtype == p->out[0].dtype &&
+           p->quant.x_scale == p->quant.y_scale &&
+           p->quant.x_zero == p->quant.y_zero &&
+           p->epilogue.act.kind == KERN_IDENTITY;
+}
+
+static int launch_max(const struct kern_problem *p,
+                      const struct kern_args *args, struct infer_error *err)
+{
+    const struct kern_pool *pool = &p->attr.pool;
+    const struct kern_tensor *x = &p->in[0], *y = &p->out[0];
+    struct quant_max_args a = {};
+
+    a.x = (const uint8_t *)args->in[0];
+    a.y = (uint8_t *)args->out[0];
+    a.vectors.init((uint32_t)(y->dim[1] / 16));
+    a.rows.init((uint32_t)y->dim[2]);
+    a.columns.init((uint32_t)y->dim[3]);
+    a.count = (uint32_t)(kern_tensor_count(y) / 16);
+    a.h = (int)x->dim[2];
+    a.w = (int)x->dim[3];
+    a.x_image = x->stride[0];
+    a.x_row = (int)x->stride[2];
+    a.x_pixel = (int)x->stride[3];
+    a.y_image = y->stride[0];
+    a.y_row = (int)y->stride[2];
+    a.y_pixel = (int)y->stride[3];
+    for (int d = 0; d < 2; d++) {
+        a.window[d] = (int)pool->window[d];
+        a.stride[d] = (int)pool->stride[d];
+        a.pad[d] = (int)pool->pad_begin[d];
+        a.dilation[d] = (int)pool->dilation[d];
+    }
+    a.flip = x->dtype == INFER_I8 ? 0x80808080u : 0;
+    a.blank = (uint32_t)(uint8_t)p->quant.y_zero * 0x01010101u;
+    const bool three = a.window[0] == 3 && a.window[1] == 3;
+    return launch_chained(three ? quant_pool_max<3> : quant_pool_max<0>,
+                          cuda_blocks(a.count, THREADS), THREADS, 0,
+                          args->stream, a, err);
+}
+
 typedef void (*quant_pool_function)(const struct quant_pool_args);
 
 template <int N> static quant_pool_function function_of(bool float8, bool max)
@@ -241,6 +371,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
     if (kern_tensor_count(&p->out[0]) == 0)
         return 0;
+    if (stays_integer(p) && in_vectors(&p->in[0], args->in[0]) &&
+        in_vectors(&p->out[0], args->out[0]))
+        return launch_max(p, args, err);
     a.w.fill_pool(p);
     a.include_pad = p->attr.pool.count_include_pad;
     a.flip = !sign ? 0 : words ? 0x80808080u : 0x80u;

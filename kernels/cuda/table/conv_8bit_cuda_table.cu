@@ -382,7 +382,7 @@ static int read_problem(const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED, "takes a table of products");
     rc = conv_geometry_read_pitched(p, &s->g, why);
     if (rc == 0)
-        rc = quant_check(p, why);
+        rc = quant_check(p, false, why);
     if (rc < 0)
         return rc;
     if ((int64_t)s->g.groups * conv_ceil_div(s->g.kg, 16) > 65535 &&

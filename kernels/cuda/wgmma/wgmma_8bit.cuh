@@ -155,7 +155,7 @@ wgmma_finish_straight(const struct wgmma_args &a, const S *v, uint32_t epi,
         uint32_t r[4] = {};
         if (i + 1 < J / 2)
             wgmma_8bit_load_pair(a, k + (i + 1) * 32, &pair[(i + 1) % 2]);
-        if (KIND == QUANT_ADD)
+        if (KIND == QUANT_ADD || (KIND == QUANT_SMOOTH && a.out.residual))
             ptx_ldmatrix_x4(r, at ^ i << 5);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -184,7 +184,7 @@ wgmma_finish_straight(const struct wgmma_args &a, const S *v, uint32_t epi,
     }
 }
 
-/* The same of any kind. */
+/* The same of any kind but SMOOTH. */
 template <int J, typename S>
 static __device__ __forceinline__ void
 wgmma_finish_bytes(const struct wgmma_args &a, const S *v, uint32_t epi, int n)
@@ -258,7 +258,7 @@ static __device__ __forceinline__ void wgmma_stage_8bit(const S (&acc)[BN / 2],
 }
 
 /* As wgmma_reduce_partials(), four channels a step. */
-template <typename L>
+template <typename L, bool SMOOTH>
 static __device__ __forceinline__ void
 wgmma_reduce_8bit(const struct wgmma_args &a, const typename L::sum *own,
                   const typename L::sum *sums, int rank, int size, int m0,
@@ -288,7 +288,7 @@ wgmma_reduce_8bit(const struct wgmma_args &a, const typename L::sum *own,
             for (int e = 0; e < 4; e++)
                 sum[e] += part.at[e];
         }
-        quant_store_four(a.quant, a.out, c, m, n, sum);
+        quant_store_four<SMOOTH>(a.quant, a.out, c, m, n, sum);
     }
 }
 

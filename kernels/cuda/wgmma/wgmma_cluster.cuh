@@ -150,7 +150,8 @@ wgmma_reduce_partials(const struct wgmma_args &a, const float *own,
     }
 }
 
-template <typename L>
+/* SMOOTH: of integers, the activation is one of kernels/quant/act.h. */
+template <typename L, bool SMOOTH>
 static __device__ __forceinline__ void
 wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
                       uint32_t base, int rank, int size, int m0, int n0,
@@ -194,16 +195,16 @@ wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
         cluster_arrive(); /* all of the peers' sums are here */
     }
     if constexpr (L::mode::BYTES)
-        wgmma_reduce_8bit<L>(a, (const typename L::sum *)shared,
-                             (const typename L::sum *)(shared + L::SUMS), rank,
-                             size, m0, n0);
+        wgmma_reduce_8bit<L, SMOOTH>(
+            a, (const typename L::sum *)shared,
+            (const typename L::sum *)(shared + L::SUMS), rank, size, m0, n0);
     else
         wgmma_reduce_partials<L>(a, (const float *)shared,
                                  (const float *)(shared + L::SUMS), rank, size,
                                  m0, n0, r);
 }
 
-template <typename L>
+template <typename L, bool SMOOTH = false>
 static __global__ void __launch_bounds__(L::THREADS)
     wgmma_cluster_kernel(const __grid_constant__ struct wgmma_args a)
 {
@@ -233,8 +234,8 @@ static __global__ void __launch_bounds__(L::THREADS)
         cluster_arrive(); /* this CTA's barriers are initialised */
     launch_release();
     if (threadIdx.x < L::CONSUMERS) {
-        wgmma_cluster_consume<L>(a, shared, base, rank, size, m0, n0, first,
-                                 end - first);
+        wgmma_cluster_consume<L, SMOOTH>(a, shared, base, rank, size, m0, n0,
+                                         first, end - first);
     } else {
         if (threadIdx.x == L::CONSUMERS) {
             struct pipeline_state pipe = {0, 0};

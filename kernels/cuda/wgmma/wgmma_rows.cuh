@@ -117,6 +117,27 @@ template <typename L> static constexpr bool wgmma_has_bn_stats(void)
     return !L::CLUSTER && L::mode::HALF && !L::mode::INPUT_SCALE && L::BN >= 64;
 }
 
+static constexpr bool is_signed_byte(int8_t)
+{
+    return true;
+}
+template <typename T> static constexpr bool is_signed_byte(T)
+{
+    return false;
+}
+
+/* True if the tile has an instance for the activations of kernels/quant/act.h:
+ * some tiles of I8, which outputs of these activations are. */
+template <typename L> static constexpr bool wgmma_has_smooth(void)
+{
+    if constexpr (!L::mode::BYTES || !is_signed_byte(typename L::T()))
+        return false;
+    else if constexpr (L::CLUSTER)
+        return L::BN <= 64;
+    else
+        return L::COOP == 1;
+}
+
 /* Integers: bytes in and out but for clusters, which store any type; no pixels
  * of the padding, which TMA fills with zeros, unless 0 is the zero point. */
 template <typename L>
@@ -134,10 +155,15 @@ static int wgmma_check_bytes(const struct kern_problem *p,
                             s->g.pad_left;
     const bool padded = s->g.pad_top > 0 || s->g.pad_left > 0 ||
                         rows >= s->g.h || columns >= s->g.w;
-    const int rc = quant_check(p, why);
+    const int rc = quant_check(p, wgmma_has_smooth<L>(), why);
 
     if (rc < 0)
         return rc;
+    if (!L::CLUSTER && quant_is_smooth(p->epilogue.act.kind) &&
+        (!quant_of(p)->stride[0] || !kern_problem_in(p, CONV_BIAS)))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes this activation behind a scale and a bias for "
+                         "each output");
     if (s->g.k % 16)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes outputs in 16s, found %d", s->g.k);
@@ -199,7 +225,8 @@ static int wgmma_supports(const struct kern_problem *p,
     if (!L::CLUSTER && L::BN < 8 * lane && s.g.k > L::BN)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes up to %d outputs, found %d", (int)L::BN, s.g.k);
-    if (!L::CLUSTER && !unary_is_inline(p->epilogue.act.kind))
+    if (!L::CLUSTER && !L::mode::BYTES &&
+        !unary_is_inline(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "its activation is left to other kernels");
     return wgmma_check_extras<L>(p, &s, why);
@@ -251,11 +278,11 @@ static double wgmma_stores_us(const struct kern_problem *p,
         s->multiprocessors % s->tiles_n == 0
             ? conv_ceil_div(full, columns)
             : conv_ceil_div(s->g.k, columns) / (double)s->tiles_n;
-    const double stage = bn_stats_of(p)   ? 1
-                         : L::mode::BYTES ? 0.9
-                         : unary_is_piecewise_linear(p->epilogue.act.kind)
-                             ? 0.45
-                             : 0.85;
+    const double stage =
+        bn_stats_of(p)   ? 1
+        : L::mode::BYTES ? quant_is_smooth(p->epilogue.act.kind) ? 1.8 : 0.9
+        : unary_is_piecewise_linear(p->epilogue.act.kind) ? 0.45
+                                                          : 0.85;
     const double residual = kern_problem_in(p, CONV_RESIDUAL) ? 0.1 : 0;
 
     return (int)L::MT * stages * (stage + residual);
@@ -536,6 +563,10 @@ static int wgmma_launch_tile(const struct kern_exec *e,
         rc = wgmma_store_maps(s, e->problem.in[CONV_X].dtype, &a, err);
     if (rc < 0)
         return rc;
+    if constexpr (wgmma_has_smooth<L>())
+        if (a.quant.kind == QUANT_SMOOTH)
+            return wgmma_launch_persistent<L>(wgmma_tile_kernel<L, false, true>,
+                                              s, args->stream, a, err);
     return wgmma_launch_persistent<L>(a.bn_stats ? with_stats : plain, s,
                                       args->stream, a, err);
 }
@@ -552,6 +583,11 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
 
     if (rc < 0)
         return rc;
+    if constexpr (wgmma_has_smooth<L>())
+        if (a.quant.kind == QUANT_SMOOTH)
+            return launch_clusters(wgmma_cluster_kernel<L, true>,
+                                   tiles * s->cluster, s->cluster, L::THREADS,
+                                   L::SHARED, args->stream, a, err);
     return launch_clusters(wgmma_cluster_kernel<L>, tiles * s->cluster,
                            s->cluster, L::THREADS, L::SHARED, args->stream, a,
                            err);

@@ -123,9 +123,9 @@ wgmma_store_unaligned(const struct wgmma_args &a, const unsigned char *rows,
 /* v = the sums of box `box` of a consumer's part of a tile, each 64 rows by the
  * columns of an epilogue stage.  Registers cannot be indexed, hence the
  * selection. */
-template <typename L, int N>
+template <typename L, int N, typename S>
 static __device__ __forceinline__ void
-wgmma_pick(const float (&acc)[L::MT][L::BN / 2], int box, float (&v)[N])
+wgmma_pick(const S (&acc)[L::MT][L::BN / 2], int box, S (&v)[N])
 {
     constexpr int PARTS = L::BN / 2 / N;
 
@@ -142,7 +142,7 @@ wgmma_pick(const float (&acc)[L::MT][L::BN / 2], int box, float (&v)[N])
 }
 
 /* Stores USED columns of sums, v, at (m, n) through the next epilogue stage. */
-template <typename L, wgmma_epilogue_kind KIND>
+template <typename L, wgmma_epilogue_kind KIND, bool SMOOTH = false>
 static __device__ __forceinline__ void
 wgmma_send(const struct wgmma_args &a, typename L::sum *v,
            struct wgmma_epilogue *s, unsigned char *shared, uint32_t base,
@@ -164,7 +164,9 @@ wgmma_send(const struct wgmma_args &a, typename L::sum *v,
             tma_store_wait_group<L::EPI_STAGES - 1>();
         __syncwarp();
     }
-    if constexpr (L::mode::BYTES)
+    if constexpr (SMOOTH)
+        wgmma_finish_straight<L::USED / 16, QUANT_SMOOTH>(a, v, base + at, n);
+    else if constexpr (L::mode::BYTES)
         wgmma_finish_bytes<L::USED / 16>(a, v, base + at, n);
     else
         wgmma_finish<typename L::T, L::USED / 8, KIND>(a.out, v, base + at);
@@ -229,6 +231,26 @@ wgmma_store(const struct wgmma_args &a, float (&acc)[L::MT][L::BN / 2],
         wgmma_pick<L, L::USED / 2>(acc, box, v);
         wgmma_send<L, WGMMA_ANY>(a, v, s, shared, base, group,
                                  m0 + box / L::PARTS * 64, n);
+    }
+}
+
+/* The same of integers with a smooth activation, likewise not unrolled. */
+template <typename L>
+static __device__ __forceinline__ void
+wgmma_store_smooth(const struct wgmma_args &a,
+                   const int (&acc)[L::MT][L::BN / 2], struct wgmma_epilogue *s,
+                   unsigned char *shared, uint32_t base, int group, int m0,
+                   int n0)
+{
+#pragma unroll 1
+    for (int box = 0; box < L::BOXES; box++) {
+        const int n = n0 + box % L::PARTS * L::USED;
+        int v[L::USED / 2];
+        if (n >= a.g.k)
+            continue;
+        wgmma_pick<L, L::USED / 2>(acc, box, v);
+        wgmma_send<L, WGMMA_PIECEWISE_LINEAR, true>(
+            a, v, s, shared, base, group, m0 + box / L::PARTS * 64, n);
     }
 }
 
@@ -309,7 +331,7 @@ wgmma_fetch_residuals(const struct wgmma_args &a, uint32_t base)
 
 /* ---- the kernel ---------------------------------------------------- */
 
-template <typename L, bool BN_STATS>
+template <typename L, bool BN_STATS, bool SMOOTH>
 static __device__ __forceinline__ void
 wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
 {
@@ -346,6 +368,9 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
         if constexpr (BN_STATS)
             wgmma_store_with_statistics<L>(a, acc, &epilogue, shared, base,
                                            group, m0 + member * L::MT * 64, n0);
+        else if constexpr (SMOOTH)
+            wgmma_store_smooth<L>(a, acc, &epilogue, shared, base, group,
+                                  m0 + member * L::MT * 64, n0);
         else if constexpr (L::mode::BYTES)
             wgmma_store_unrolled<L>(a, acc, &epilogue, shared, base, group,
                                     m0 + member * L::MT * 64, n0);
@@ -378,7 +403,9 @@ static __device__ __forceinline__ void wgmma_fill(const struct wgmma_args &a,
     }
 }
 
-template <typename L, bool BN_STATS>
+/* BN_STATS: partial statistics; SMOOTH: of integers, the activation is one of
+ * kernels/quant/act.h. */
+template <typename L, bool BN_STATS, bool SMOOTH = false>
 static __global__ void __launch_bounds__(L::THREADS, 1)
     wgmma_tile_kernel(const __grid_constant__ struct wgmma_args a)
 {
@@ -408,7 +435,7 @@ static __global__ void __launch_bounds__(L::THREADS, 1)
     launch_release();
     if (threadIdx.x < L::CONSUMERS) {
         setmaxnreg_inc<L::CONSUMER>();
-        wgmma_consume<L, BN_STATS>(a, shared, base);
+        wgmma_consume<L, BN_STATS, SMOOTH>(a, shared, base);
     } else {
         setmaxnreg_dec<L::PRODUCER>();
         if (threadIdx.x == L::CONSUMERS) {
