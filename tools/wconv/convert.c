@@ -359,6 +359,11 @@ static int load_weights(struct graph *g, struct infer_error *err)
     return rc;
 }
 
+static bool is_script(const struct weights_network *s)
+{
+    return s->import.format && strcmp(s->import.format, "torchscript") == 0;
+}
+
 /* Reads and binds; applies the options that change the graph. */
 static int load(struct wconv_request *r, struct weights_network *s,
                 struct infer_error *err)
@@ -376,7 +381,7 @@ static int load(struct wconv_request *r, struct weights_network *s,
         return rc;
     g = s->graph;
     if ((rc = set_epsilon(g, r, err)) < 0 ||
-        (rc = wconv_set_inputs(g, r, err)) < 0)
+        (rc = wconv_set_inputs(g, r, is_script(s), err)) < 0)
         return rc;
     if (r->name != NULL) {
         free(g->name);

@@ -94,10 +94,28 @@ static int set_shapes(struct graph *g, const struct wconv_request *r,
     return INFER_OK;
 }
 
+/* Refuses a second type of an input that has one. */
+static int check_once(struct graph *g, const struct wconv_request *r, int i,
+                      struct infer_error *err)
+{
+    const struct weights_input_type *t = r->type;
+    const struct graph_value *v = find_input(g, t[i].name, i);
+
+    for (int j = 0; j < i; j++)
+        if (find_input(g, t[j].name, j) == v && t[j].dtype != t[i].dtype)
+            return error_set(err, INFER_EARGUMENT,
+                             "--input-type: input '%s' is given two types, %s "
+                             "and %s",
+                             v->name, infer_dtype_name(t[j].dtype),
+                             infer_dtype_name(t[i].dtype));
+    return INFER_OK;
+}
+
 /* Whether the types of --input-type are those of the graph: only a file that
- * states none takes them. */
+ * states none takes them.  A program of TorchScript computes in F32 for any
+ * type of floats, and may ask for it. */
 static int check_types(struct graph *g, const struct wconv_request *r,
-                       struct infer_error *err)
+                       bool script, struct infer_error *err)
 {
     for (int i = 0; i < r->weights.input_type_count; i++) {
         const struct weights_input_type *t = &r->type[i];
@@ -107,8 +125,10 @@ static int check_types(struct graph *g, const struct wconv_request *r,
             return error_set(err, INFER_EARGUMENT,
                              "--input-type: the network has no input '%s'",
                              t->name != NULL ? t->name : "of this position");
+        if (check_once(g, r, i, err) < 0)
+            return INFER_EARGUMENT;
         if (v->dtype != t->dtype &&
-            !(scalar_is_float(t->dtype) && v->dtype == INFER_F32))
+            !(script && scalar_is_float(t->dtype) && v->dtype == INFER_F32))
             return error_set(err, INFER_EARGUMENT,
                              "--input-type: input '%s' is of type %s by the "
                              "file",
@@ -118,9 +138,9 @@ static int check_types(struct graph *g, const struct wconv_request *r,
 }
 
 int wconv_set_inputs(struct graph *g, const struct wconv_request *r,
-                     struct infer_error *err)
+                     bool script, struct infer_error *err)
 {
     const int rc = set_shapes(g, r, err);
 
-    return rc < 0 ? rc : check_types(g, r, err);
+    return rc < 0 ? rc : check_types(g, r, script, err);
 }

@@ -193,9 +193,9 @@ int wconv_add_shape(struct cli *cli, const struct cli_option *o,
 int wconv_add_type(struct cli *cli, const struct cli_option *o,
                    const char *value, void *user);
 void wconv_clear_inputs(struct wconv_request *r);
-/* Applies the shapes, checks the types. */
+/* Applies the shapes, checks the types.  script: the file is TorchScript. */
 int wconv_set_inputs(struct graph *g, const struct wconv_request *r,
-                     struct infer_error *err);
+                     bool script, struct infer_error *err);
 
 /* A node without its operation and name: shapes of its weights, attributes that
  * are not the defaults, what is fused into it.  Returns buf. */
