@@ -316,9 +316,10 @@ int plan_copy_to(struct plan *plan, int node, const struct view *from,
 int plan_copy_scaled(struct plan *plan, int node, const struct view *from,
                      const struct view *to, const struct kern_quant *quant,
                      struct infer_error *err, bool *taken);
-/* The row for a copy, or NULL; p may be merged into fewer dimensions. */
+/* The row for a copy, or NULL; p may be merged into fewer dimensions.  aligned:
+ * whether both views are (row_view_is_aligned()). */
 const struct kern_row *plan_find_copy(const struct plan *plan,
-                                      struct kern_problem *p);
+                                      struct kern_problem *p, bool aligned);
 /* v itself where it is dense in the layout, else a copy that is. */
 int plan_dense(struct plan *plan, int node, const struct view *v,
                enum kern_layout layout, struct infer_error *err,

@@ -453,12 +453,13 @@ int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
 /* The row for a copy: the merged form is put to a row before the plain
  * one, since more kernels walk few dimensions. */
 const struct kern_row *plan_find_copy(const struct plan *plan,
-                                      struct kern_problem *p)
+                                      struct kern_problem *p, bool aligned)
 {
     const struct plan_config *config = plan->config;
     struct kern_problem merged;
     struct row_query q = plan_ask(plan, p);
 
+    q.aligned = aligned;
     memcpy(&merged, p, sizeof merged);
     view_coalesce(&merged.in[0], &merged.out[0]);
     for (int i = 0; i < config->tiers.n; i++)
@@ -499,12 +500,12 @@ static int emit_copy(struct plan *plan, int node, const struct view *from,
     if (quant)
         p.quant = *quant;
     p.deterministic = plan->config->deterministic;
-    row = plan_find_copy(plan, &p);
+    memset(in, 0, sizeof in);
+    in[0] = *from;
+    row = plan_find_copy(plan, &p, plan_query(plan, &p, in, to).aligned);
     *taken = row != NULL;
     if (!row)
         return 0;
-    memset(in, 0, sizeof in);
-    in[0] = *from;
     return add_step(plan, node, row, &p, in, to, quant != NULL, err);
 }
 

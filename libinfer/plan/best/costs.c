@@ -109,7 +109,7 @@ static int time_copy(const struct plan *plan, const struct graph_node *quantize,
         return 0;
     p.in[0] = kern_tensor_dense(back ? narrow : wide, v->rank, v->dim, layout);
     p.out[0] = kern_tensor_dense(back ? wide : narrow, v->rank, v->dim, layout);
-    choice.row = plan_find_copy(plan, &p);
+    choice.row = plan_find_copy(plan, &p, true);
     return choice.row
                ? tuner_seconds(plan->config->tuner, &p, &choice, err, seconds)
                : 0;

@@ -113,6 +113,61 @@ static void test_parts_gpu(void **unused)
     infer_model_close(&model);
 }
 
+/* ---- alignment ------------------------------------------------------ */
+
+/* Each input of a concatenation is a number that is repeated: 3 times as an
+ * input of the model, 24 times as a constant. */
+static struct infer_model *model_of_repeats(struct graph_shape *shape)
+{
+    static const int64_t one[2] = {1, 1}, wide[2] = {3, 24};
+    struct graph *g = graph_new();
+    uint64_t state = 9;
+    int node, v[2];
+
+    *shape = (struct graph_shape){2, {1, 1}};
+    v[0] = input(g, "x", 2, one);
+    v[1] = weights(g, &state, 2, one);
+    for (int i = 0; i < 2; i++) {
+        v[i] = add(g, GRAPH_EXPAND, i ? "b" : "a", IN(v[i]), &node);
+        g->node[node].attr.dims.n = 2;
+        g->node[node].attr.dims.dim[0] = 1;
+        g->node[node].attr.dims.dim[1] = wide[i];
+    }
+    graph_add_output(g, add_concat(g, "y", v, 2, 1));
+    return model_of(g);
+}
+
+/* Rows that are not flagged strided are given aligned views only: the second
+ * number is repeated behind 6 bytes. */
+static void test_aligned_gpu(void **unused)
+{
+    struct graph_shape shape;
+    struct infer_model *model = model_of_repeats(&shape);
+    struct plan *plan;
+    int filled = 0;
+
+    (void)unused;
+    if (!device_has_rows(INFER_BACKEND_CUDA)) {
+        infer_model_close(&model);
+        skip();
+    }
+    plan =
+        plan_for_gpu(model, &shape, INFER_BACKEND_CUDA, INFER_PRECISION_FP16);
+    for (int i = 0; i < plan->steps.n; i++) {
+        const struct plan_step *s = plan->steps.at[i];
+        const int64_t at = s->out[0].offset * (int64_t)infer_dtype_size(
+                                                  s->exec.problem.out[0].dtype);
+
+        filled += kern_tensor_count(&s->exec.problem.out[0]) == 24;
+        if (at % ROW_GPU_ALIGN != 0 && !(s->exec.row->flags & KERN_STRIDED))
+            fail_msg("%s writes %lld bytes behind its buffer's begin",
+                     s->exec.row->name, (long long)at);
+    }
+    assert_true(filled > 0);
+    plan_free(plan);
+    infer_model_close(&model);
+}
+
 /* ---- order of launches --------------------------------------------- */
 
 static enum infer_backend ordered;
@@ -327,6 +382,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_input_scale_gpu),
         cmocka_unit_test(test_parts_gpu),
+        cmocka_unit_test(test_aligned_gpu),
         cmocka_unit_test(test_fences),
         cmocka_unit_test(test_ordered),
         cmocka_unit_test(test_vectors),
