@@ -23,20 +23,21 @@ static int place(struct ts_run *r, const struct ts_value *index, int n,
     return 0;
 }
 
-/* A bound of a slice within 0 .. n. */
-static int bound(struct ts_run *r, const struct ts_value *v, int otherwise,
-                 int n, int *out)
+/* A bound of a slice of n items: 0 .. n, or -1 .. n - 1 where it goes back. */
+static int bound(struct ts_run *r, const struct ts_value *v, bool back,
+                 int otherwise, int n, int *out)
 {
+    const int least = back ? -1 : 0, most = back ? n - 1 : n;
+    int64_t i;
+
     *out = otherwise;
     if (v->kind == TSV_NONE)
         return 0;
     if (v->kind != TSV_INT)
         return ts_fail(r, INFER_EUNSUPPORTED,
                        "a bound that depends on a free size or on data");
-    if (v->i < 0)
-        *out = v->i < -n ? 0 : (int)(v->i + n);
-    else
-        *out = v->i > n ? n : (int)v->i;
+    i = v->i < 0 ? v->i + n : v->i;
+    *out = i < least ? least : i > most ? most : (int)i;
     return 0;
 }
 
@@ -58,26 +59,32 @@ int ts_do_get_item(struct ts_run *r, int n, const struct ts_arg *arg,
     return 1;
 }
 
+/* As Python slices: back from the last item where the step is negative. */
 int ts_do_slice(struct ts_run *r, int n, const struct ts_arg *arg,
                 struct ts_value *out)
 {
     const struct ts_value none = ts_none(), *x = &arg[0].value;
-    int begin, end, rc;
+    int items, begin, end, rc;
     int64_t step;
+    bool back;
 
     if (n < 1 || n > 4 || !ts_is_list(x))
         return 0;
+    items = x->list->n;
     step = n > 3 && arg[3].value.kind == TSV_INT ? arg[3].value.i : 1;
-    if (step < 1)
-        return ts_fail(r, INFER_EUNSUPPORTED, "a slice by steps of %lld",
-                       (long long)step);
-    rc = bound(r, n > 1 ? &arg[1].value : &none, 0, x->list->n, &begin);
+    if (step == 0)
+        return ts_fail(r, INFER_EFORMAT, "a slice by steps of 0");
+    back = step < 0;
+    rc = bound(r, n > 1 ? &arg[1].value : &none, back, back ? items - 1 : 0,
+               items, &begin);
     if (rc == 0)
-        rc = bound(r, n > 2 ? &arg[2].value : &none, x->list->n, x->list->n,
-                   &end);
+        rc = bound(r, n > 2 ? &arg[2].value : &none, back, back ? -1 : items,
+                   items, &end);
     if (rc == 0)
         rc = ts_new_list(r, x->kind, 0, out);
-    for (int64_t i = begin; rc == 0 && i < end; i += step < end ? step : end)
+    /* Steps beyond the list end it. */
+    step = step > items ? items : step < -items ? -items : step;
+    for (int64_t i = begin; rc == 0 && (back ? i > end : i < end); i += step)
         rc = ts_append(r, out->list, &x->list->item[i]);
     return rc < 0 ? rc : 1;
 }
@@ -117,7 +124,7 @@ int ts_do_insert(struct ts_run *r, int n, const struct ts_arg *arg,
 
     if (!list)
         return 0;
-    rc = bound(r, &arg[1].value, 0, list->n, &at);
+    rc = bound(r, &arg[1].value, false, 0, list->n, &at);
     if (rc == 0)
         rc = ts_append(r, list, &arg[2].value);
     if (rc == 0)

@@ -291,6 +291,17 @@ TEST(test_containers)
          1},
         {"y = torch.slice([1, 2, 3], -2)\n    n = (y)[0]", 2},
         {"y = torch.slice([1, 2, 3], 7, 9)\n    n = torch.len(y)", 0},
+        {"y = torch.slice([1, 2, 3], None, None, -1)\n    n = (y)[0]", 3},
+        {"y = torch.slice([1, 2, 3], None, None, -1)\n"
+         "    n = torch.add(torch.mul(torch.len(y), 10), (y)[2])",
+         31},
+        {"y = torch.slice([1, 2, 3, 4, 5], -2, 0, -2)\n"
+         "    n = torch.add(torch.mul(torch.len(y), 10), (y)[1])",
+         22},
+        {"y = torch.slice([1, 2, 3], 9, -9, -9223372036854775807)\n"
+         "    n = torch.add(torch.mul(torch.len(y), 10), (y)[0])",
+         13},
+        {"y = torch.slice([1, 2, 3], 0, 2, -1)\n    n = torch.len(y)", 0},
         {"y = [1, 2]\n    _0 = torch.extend(y, y)\n    n = torch.sum(y)", 6},
         {"y = [1, 2]\n    _0 = torch.add_(y, [4])\n    n = torch.sum(y)", 7},
         {"y = [1, 3]\n    torch.insert(y, 1, 2)\n    n = (y)[1]", 2},
