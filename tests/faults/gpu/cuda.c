@@ -600,14 +600,16 @@ void __cudaRegisterVar(void **handle, char *host, char *device,
 /* Launches with <<< >>>: the configuration, then the kernel's stub. */
 static struct {
     dim3 grid, block;
+    void *stream;
 } configuration;
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared,
                                      void *stream)
 {
-    (void)shared, (void)stream;
+    (void)shared;
     configuration.grid = grid;
     configuration.block = block;
+    configuration.stream = stream;
     return 0;
 }
 
@@ -617,7 +619,7 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared,
     *grid = configuration.grid;
     *block = configuration.block;
     *shared = 0;
-    *(void **)stream = NULL;
+    *(void **)stream = configuration.stream;
     return cudaSuccess;
 }
 
