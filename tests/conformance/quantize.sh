@@ -51,9 +51,13 @@ expect 2 'wconv NETWORK -o FILE --quantize=int8' "$infer" -m "$dir/float.infer" 
 expect 1 'precision best chooses by measured time: deterministic' "$infer" \
     -m "$dir/mse.infer" --precision=best --deterministic "$pictures/7.png"
 
-# Random inputs lie beyond the calibrated ranges, which limit integers alone.
+# A picture: random inputs lie beyond the calibrated ranges, which limit integers
+# alone.
+expect 0 '7' "$infer" -m "$dir/mse.infer" --dump-layers="$dir/layers" \
+    "$pictures/7.png"
 expect 0 'types: [0-9]* of [0-9]* steps' "$infer" -m "$dir/mse.infer" -v \
-    --precision=best --compare=ref --rtol=0.5 --tune-cache="$dir/types.json"
+    --precision=best --compare=ref --rtol=0.1 --tune-cache="$dir/types.json" \
+    --load-inputs="image:$dir/layers/0000-image.npy"
 expect 1 'precision best .*: keep_tensors' "$infer" -m "$dir/mse.infer" \
     --precision=best --compare=ref --layers
 
