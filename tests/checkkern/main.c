@@ -7,10 +7,10 @@
  *           [--separate] [--multiplier=NAME] [--verbose] [--list]
  *
  * A row is checked on the fixed list of its operation, then on --count random
- * problems in each type that it takes (40; 10 in each where a row takes any,
- * since its code is one for all): problems that it supports, drawn until there
- * are so many or its share of --time-limit is used up; a row that is short of
- * them is not good.  --shard takes every Nth problem of each row,
+ * problems in each type that it takes (40; 20 in each where a row takes any,
+ * which is each kind of function once): problems that it supports, drawn until
+ * there are so many or its share of --time-limit is used up; a row that is
+ * short of them is not good.  --shard takes every Nth problem of each row,
  * listed and random, so that processes share the work evenly; sharded.py runs
  * them and sums what they print.  --threads shares it further: on a GPU
  * threads do not wait for each other as processes do.  --separate gives every
@@ -65,10 +65,10 @@ struct totals {
 #ifdef __SANITIZE_ADDRESS__
 #define COUNT_DEFAULT  4
 #define COUNT_ANY_TYPE 2
-#define MAX_FLOPS      6e5
+#define MAX_FLOPS      2e6
 #else
 #define COUNT_DEFAULT  40
-#define COUNT_ANY_TYPE 10
+#define COUNT_ANY_TYPE 20
 #define MAX_FLOPS      4e6
 #endif
 

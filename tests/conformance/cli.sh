@@ -571,7 +571,7 @@ cat >"$dir/open.infer" <<'END'
 END
 expect 1 "verify: the shape of input 'x' is open: name one" "$wconv" \
     "$dir/open.infer" -o "$dir/open.infer" --verify
-expect 1 "input 'x' is of type F32 by the file" "$wconv" "$dir/open.infer" \
+expect 1 "input 'x' is read as F32 by the file" "$wconv" "$dir/open.infer" \
     -o "$dir/open.infer" --input-type=x:F64
 expect 1 "input 'x' is given two types, F32 and I64" "$wconv" "$dir/open.infer" \
     -o "$dir/open.infer" --input-type=x:F32 --input-type=x:I64

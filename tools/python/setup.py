@@ -63,7 +63,7 @@ def pkg_config(*arguments):
 def run_path():
     """Where the loader finds a library that lies in none of the system's folders."""
     folder = " ".join(pkg_config("--variable=libdir"))
-    if "PKG_CONFIG_SYSROOT_DIR" in os.environ or folder.startswith(("/usr/", "/lib")):
+    if "PKG_CONFIG_SYSROOT_DIR" in os.environ or folder.startswith(("/usr/lib", "/lib/", "/lib64")):
         return []
     return [f"-Wl,-rpath,{folder}"]
 

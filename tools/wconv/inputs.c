@@ -129,10 +129,10 @@ static int check_types(struct graph *g, const struct wconv_request *r,
             return INFER_EARGUMENT;
         if (v->dtype != t->dtype &&
             !(script && scalar_is_float(t->dtype) && v->dtype == INFER_F32))
-            return error_set(err, INFER_EARGUMENT,
-                             "--input-type: input '%s' is of type %s by the "
-                             "file",
-                             v->name, infer_dtype_name(v->dtype));
+            return error_set(
+                err, INFER_EARGUMENT,
+                "--input-type: input '%s' is read as %s by the file", v->name,
+                infer_dtype_name(v->dtype));
     }
     return INFER_OK;
 }

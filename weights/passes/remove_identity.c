@@ -67,6 +67,20 @@ static bool no_repeats(const struct pass *p, const struct graph_node *n,
     return true;
 }
 
+/* A free dimension looks the same when one entry of it is repeated. */
+static bool no_widening(const struct pass *p, const struct graph_node *n,
+                        const struct graph_value *x)
+{
+    const struct graph_dims *d = &n->attr.dims;
+
+    (void)p;
+    for (int i = 0; i < d->n; i++)
+        if (d->dim[i] != 1 && d->dim[i] != -1 &&
+            (d->n > x->rank || x->dim[x->rank - d->n + i] < 0))
+            return false;
+    return true;
+}
+
 /* With two free dimensions sizes could move between them. */
 static bool same_dimensions(const struct pass *p, const struct graph_node *n,
                             const struct graph_value *x)
@@ -184,7 +198,7 @@ static bool no_scale_shift(const struct pass *p, const struct graph_node *n,
 static identity_fn *const identity[GRAPH_OP_COUNT] = {
     [GRAPH_CAST] = always,
     [GRAPH_CONCAT] = single_part,
-    [GRAPH_EXPAND] = always,
+    [GRAPH_EXPAND] = no_widening,
     [GRAPH_FLATTEN] = same_dimensions,
     [GRAPH_PAD] = no_padding,
     [GRAPH_POOL] = single_element_pool,

@@ -5,11 +5,12 @@
  * Convolutions and dense layers with constant weights become layers in 8 bits.
  * To integers: their weights I8, symmetric, one scale an output channel; their
  * biases I32 in units of input scale times weight scale; each tensor that such
- * a layer reads I8, or U8 where it is never negative, with one scale and zero
- * point 0.  To F8E4M3: weights with one scale an output channel, and tensors
- * with one scale, such that the largest becomes 448; biases stay floats.  The
- * graph says so by nodes quantize and dequantize, which any backend computes in
- * floats; kernels for 8 bits take a layer between such nodes as one step.
+ * a layer reads I8, or U8 where the graph says that it is not negative, with
+ * one scale and zero point 0.  To F8E4M3: weights with one scale an output
+ * channel, and tensors with one scale, such that the largest becomes 448;
+ * biases stay floats.  The graph says so by nodes quantize and dequantize,
+ * which any backend computes in floats; kernels for 8 bits take a layer between
+ * such nodes as one step.
  *
  * Order of calls: quantizer_open(); for each sample, quantizer_observe() of
  * every watched value; quantizer_next(); while that returns 1, all samples

@@ -35,23 +35,23 @@ static bool is_merge(struct pb_span op)
     return pb_span_is(op, "Merge") || pb_span_is(op, "RefMerge");
 }
 
-static bool ends_with(struct pb_span s, const char *word)
-{
-    const size_t n = strlen(word);
-
-    return s.bytes >= n &&
-           strncasecmp((const char *)s.data + s.bytes - n, word, n) == 0;
-}
-
-/* Placeholders of this name say whether the network is being trained. */
+/* Placeholders of this name, behind the last '/', say whether the network is
+ * being trained. */
 static bool is_flag_name(struct pb_span name)
 {
-    static const char *const words[] = {"training",       "is_train",
-                                        "train_phase",    "phase_train",
-                                        "learning_phase", "train_mode"};
+    static const char *const words[] = {
+        "training",         "is_training",    "train",
+        "is_train",         "train_phase",    "phase_train",
+        "train_mode",       "learning_phase", "keras_learning_phase",
+        "is_training_phase"};
+    size_t begin = name.bytes;
 
+    while (begin > 0 && name.data[begin - 1] != '/')
+        begin--;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (ends_with(name, words[i]))
+        if (name.bytes - begin == strlen(words[i]) &&
+            strncasecmp((const char *)name.data + begin, words[i],
+                        name.bytes - begin) == 0)
             return true;
     return false;
 }

@@ -213,7 +213,8 @@ static bool find_multiple(const struct onnx_import *im, const int64_t *size,
                           struct made *m)
 {
     struct term term[MAX_TERMS];
-    const int n = list_terms(im, 0, term);
+    /* Even sizes lie in a progression, as the batches do that are tried. */
+    const int n = list_terms(im, im->odd_sizes ? 0 : 1, term);
 
     for (int64_t k = 2; k <= MAX_DIVISOR; k++)
         for (int i = 0; i < n; i++) {
@@ -224,6 +225,31 @@ static bool find_multiple(const struct onnx_import *im, const int64_t *size,
     return false;
 }
 
+/* A way that find_made() tries: rounded up (even) or down, to a multiple or in
+ * units of the divisor. */
+static struct made made_in(const struct term *term, int64_t divisor, int way)
+{
+    return (struct made){.term = *term,
+                         .add = way % 2 ? 0 : divisor - 1,
+                         .divisor = divisor,
+                         .times = way < 2 ? divisor : 1};
+}
+
+/* Whether no other quotient fits as well: those of few entries are alike. */
+static bool is_only_quotient(const struct onnx_import *im, const int64_t *size,
+                             const struct term *term, int n_terms)
+{
+    int fits = 0;
+
+    for (int64_t k = 2; k <= MAX_DIVISOR; k++)
+        for (int i = 0; i < n_terms; i++)
+            for (int way = 2; way < 4; way++) {
+                const struct made other = made_in(&term[i], k, way);
+                fits += tells_apart(im, &other) && makes(im, size, &other);
+            }
+    return fits == 1;
+}
+
 /* Rounded up or down to a multiple, the same in units of the divisor, or with a
  * number added: what a rounded number is only odd sizes tell. */
 static bool find_made(const struct onnx_import *im, const int64_t *size,
@@ -232,11 +258,9 @@ static bool find_made(const struct onnx_import *im, const int64_t *size,
     for (int64_t k = 2; k <= MAX_DIVISOR; k++)
         for (int i = 0; i < n_terms; i++)
             for (int way = 0; way < 4; way++) {
-                *m = (struct made){.term = term[i],
-                                   .add = way % 2 ? 0 : k - 1,
-                                   .divisor = k,
-                                   .times = way < 2 ? k : 1};
-                if (tells_apart(im, m) && makes(im, size, m))
+                *m = made_in(&term[i], k, way);
+                if (tells_apart(im, m) && makes(im, size, m) &&
+                    (way < 2 || is_only_quotient(im, size, term, n_terms)))
                     return true;
             }
     for (int64_t k = -MAX_ADDEND; k <= MAX_ADDEND; k++)
@@ -308,6 +332,12 @@ static double of_size(const struct formula *f, int64_t size)
     return f->inverse ? 1 / n : n;
 }
 
+/* Integers are computed in single precision: exactly up to a size of 65536. */
+#define MAX_FACTOR 256
+#define MAX_EXACT  (1 << 24)
+/* Of a small size two numbers make nearly everything. */
+#define LEAST_WITH_ADDEND 32
+
 /* Floats may be off by their rounding. */
 static bool fits(const struct onnx_import *im, const double *n, bool integers,
                  struct formula *f)
@@ -321,6 +351,8 @@ static bool fits(const struct onnx_import *im, const double *n, bool integers,
     if (!f->inverse && (integers || !im->odd_sizes) &&
         f->times != floor(f->times))
         return false;
+    if (integers && fabs(f->times) > MAX_FACTOR)
+        return false;
     for (int p = 0; p < im->probes; p++) {
         const double got = f->times * of_size(f, f->term.size[p]);
 
@@ -328,6 +360,24 @@ static bool fits(const struct onnx_import *im, const double *n, bool integers,
             return false;
     }
     return true;
+}
+
+/* The batches that are tried are 1, 2, 3: quotients of sizes are, too. */
+static bool is_batch(const struct onnx_import *im, const int64_t *size)
+{
+    for (int p = 0; p < im->probes; p++)
+        if (size[p] != p + 1)
+            return false;
+    return true;
+}
+
+static int64_t largest(const struct onnx_import *im, const int64_t *size)
+{
+    int64_t n = size[0];
+
+    for (int p = 1; p < im->probes; p++)
+        n = size[p] > n ? size[p] : n;
+    return n;
 }
 
 static bool find_formula(const struct onnx_import *im, const double *n,
@@ -341,6 +391,9 @@ static bool find_formula(const struct onnx_import *im, const double *n,
                 *f = (struct formula){.term = term[i],
                                       .add = (k + 1) / 2 * (k % 2 ? 0.5 : -0.5),
                                       .inverse = inverse};
+                if (is_batch(im, term[i].size) ||
+                    (k > 0 && largest(im, term[i].size) < LEAST_WITH_ADDEND))
+                    continue;
                 if (fits(im, n, integers, f))
                     return true;
             }
@@ -379,6 +432,8 @@ int onnx_numbers_of_sizes(struct onnx_import *im,
     n_terms = list_terms(im, 1, term);
     for (int64_t k = 0; k < small[0]->count; k++) {
         fixed[k] = elements(im, small, k, n[k]);
+        if (integers && fabs(n[k][0]) > MAX_EXACT)
+            return im->rc;
         if (!fixed[k] &&
             !find_formula(im, n[k], integers, term, n_terms, &f[k]))
             return im->rc;

@@ -85,6 +85,10 @@ static int mirror(struct onnx_import *im, const struct sampling *s, int axis,
         return compose_linear(im, 0, 0, x);
     /* t = |x - low| mod 2 span; the result is low + min(t, 2 span - t) */
     period = of_extent(im, s, axis, 2, -2 * less);
+    /* A single pixel has no period; taps are clipped to it afterwards. */
+    if (s->size[axis] >= 0 && s->align)
+        period = compose_binary(im, KERN_MAX, period,
+                                compose_number(im, INFER_F32, 1));
     x = compose_unary(im, KERN_ABS, compose_linear(im, 1, -low, x));
     x = compose_binary(im, KERN_MOD, x, period);
     x = compose_binary(
@@ -532,10 +536,10 @@ int onnx_import_roi_align(struct onnx_import *im)
         im, KERN_MUL, compose_cast(im, INFER_I64, compose_input(im, 2)),
         s.size[0] < 0 && s.size[1] < 0
             ? compose_integer(im, INFER_I64, s.extent[0] * s.extent[1])
-            : compose_cast(im, INFER_I64,
-                           compose_binary(im, KERN_MUL,
-                                          of_extent(im, &s, 0, 1, 0),
-                                          of_extent(im, &s, 1, 1, 0))));
+            : compose_binary(
+                  im, KERN_MUL,
+                  compose_cast(im, INFER_I64, of_extent(im, &s, 0, 1, 0)),
+                  compose_cast(im, INFER_I64, of_extent(im, &s, 1, 1, 0))));
     rows.base = compose_reshape(im, rows.base, 3, (const int64_t[]){-1, 1, 1});
     for (int d = 0; d < 2; d++) {
         roi_taps(im, &r, &s, d);
