@@ -9,6 +9,8 @@
 # INPUTS and OUTPUTS: numbers of elements.
 set -eu
 wconv=$1 net=$2 inputs=$3 outputs=$4
+here=$(cd "$(dirname "$0")" && pwd)
+board=$here/../cortex_m4/board
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cpu='-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16'
@@ -16,21 +18,12 @@ cpu='-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16'
 cat >"$work/run.c" <<'END'
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 void CALL();
-extern void initialise_monitor_handles(void);
-extern unsigned stack;
 static float x[INPUTS], y[OUTPUTS];
 #define TICK ((volatile uint32_t *)0xE000E010)
-void _init(void) {}
-void _fini(void) {}
-void reset(void);
-void reset(void)
+int main(void)
 {
     double sum = 0;
-    *(volatile unsigned *)0xE000ED88 |= 0xFu << 20; /* FPU on */
-    __asm__ volatile("dsb\nisb");
-    initialise_monitor_handles();
     for (long i = 0; i < INPUTS; i++)
         x[i] = (float)((i * 2654435761u >> 16) & 0xffff) / 65536 - 0.5f;
     TICK[1] = 0xffffff;
@@ -42,24 +35,7 @@ void reset(void)
     for (long i = 0; i < OUTPUTS; i++)
         sum += y[i];
     printf("%.1f thousand instructions, sum %.6g\n", ticks * 0.04, sum);
-    exit(0);
-}
-static void fault(void) { exit(99); }
-__attribute__((section(".vectors"), used)) static const struct {
-    unsigned *stack;
-    void (*handler[6])(void);
-} vectors = {&stack, {reset, fault, fault, fault, fault, fault}};
-END
-cat >"$work/board.ld" <<'END'
-ENTRY(reset)
-MEMORY { code (rx) : ORIGIN = 0, LENGTH = 4M
-         data (rwx) : ORIGIN = 0x20000000, LENGTH = 4M }
-SECTIONS {
-  .text : { KEEP(*(.vectors)) *(.text* .rodata*) *(.init .fini)
-            *(.ARM.exidx* .ARM.extab* .eh_frame*) } > code
-  .data : { *(.data*) } > data AT> data
-  .bss (NOLOAD) : { *(.bss* COMMON) end = .; __end__ = .; } > data
-  stack = ORIGIN(data) + LENGTH(data);
+    return 0;
 }
 END
 
@@ -80,22 +56,12 @@ measure() {
     # shellcheck disable=SC2086
     arm-none-eabi-gcc -std=gnu99 -w -O2 $cpu -DINPUTS="$inputs" \
         -DOUTPUTS="$outputs" -DCALL="$call" -specs=rdimon.specs -nostartfiles \
-        -T "$work/board.ld" -o "$work/net.elf" "$work/run.c" "$work/net.o" -lm
+        -T "$board.ld" -o "$work/net.elf" "$work/run.c" "$board.c" \
+        "$work/net.o" -lm
     printf '%-13s code %s at -Os, %s at -O2: %s\n' "$name" "$small" "$fast" \
         "$(timeout 300 qemu-system-arm -nographic -icount shift=0 \
             -semihosting-config enable=on,target=native -M mps2-an386 \
             -kernel "$work/net.elf")"
 }
 
-"$wconv" -q "$net" --emit-c="$work/net.c"
-measure 'wconv, double' "$work/net.c" net_run
-measure 'wconv, float' "$work/net.c" net_run -DNET_REAL=float
-if [ $# -gt 4 ]; then
-    "$5" "$net" >"$work/onnx2c.c"
-    measure onnx2c "$work/onnx2c.c" entry
-fi
-if [ $# -gt 5 ]; then
-    "$6" compile "$net" "$work/emx.c" --large-weight-threshold 0 \
-        --large-temp-threshold 0 >"$work/log"
-    measure emx-onnx-cgen "$work/emx.c" model
-fi
+. "$here/emit_sources.sh"

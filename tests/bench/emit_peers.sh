@@ -9,6 +9,7 @@
 # INPUTS and OUTPUTS: numbers of elements.
 set -eu
 wconv=$1 net=$2 inputs=$3 outputs=$4
+here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -66,15 +67,4 @@ measure() {
         $(($2 + $3)) "$code" "$("$work/run")"
 }
 
-"$wconv" -q "$net" --emit-c="$work/net.c"
-measure 'wconv, double' "$work/net.c" net_run
-measure 'wconv, float' "$work/net.c" net_run -DNET_REAL=float
-if [ $# -gt 4 ]; then
-    "$5" "$net" >"$work/onnx2c.c"
-    measure onnx2c "$work/onnx2c.c" entry
-fi
-if [ $# -gt 5 ]; then
-    "$6" compile "$net" "$work/emx.c" --large-weight-threshold 0 \
-        --large-temp-threshold 0 >"$work/log"
-    measure emx-onnx-cgen "$work/emx.c" model
-fi
+. "$here/emit_sources.sh"

@@ -125,56 +125,14 @@ else
     echo "no programs of 32 bits here: not tried"
 fi
 arm=arm-none-eabi-gcc
+board=$src/tests/cortex_m4/board
 qemu='qemu-system-arm -nographic -semihosting-config enable=on,target=native'
 if command -v $arm >/dev/null && command -v qemu-system-arm >/dev/null; then
-    cat >"$dir/start.c" <<'END'
-/* Vectors and reset of an MPS2 board (AN386, Cortex-M4). */
-extern int main(void);
-extern void exit(int);
-extern void initialise_monitor_handles(void);
-extern unsigned stack;
-void _init(void);
-void _fini(void);
-void reset(void);
-void _init(void)
-{
-}
-void _fini(void)
-{
-}
-void reset(void)
-{
-    *(volatile unsigned *)0xE000ED88 |= 0xFu << 20; /* FPU on */
-    __asm__ volatile("dsb\nisb");
-    initialise_monitor_handles();
-    exit(main());
-}
-static void fault(void)
-{
-    exit(99);
-}
-__attribute__((section(".vectors"), used)) static const struct {
-    unsigned *stack;
-    void (*handler[6])(void);
-} vectors = {&stack, {reset, fault, fault, fault, fault, fault}};
-END
-    cat >"$dir/board.ld" <<'END'
-ENTRY(reset)
-MEMORY { code (rx) : ORIGIN = 0, LENGTH = 4M
-         data (rwx) : ORIGIN = 0x20000000, LENGTH = 4M }
-SECTIONS {
-  .text : { KEEP(*(.vectors)) *(.text* .rodata*) *(.init .fini)
-            *(.ARM.exidx* .ARM.extab* .eh_frame*) } > code
-  .data : { *(.data*) } > data
-  .bss (NOLOAD) : { *(.bss* COMMON) end = .; __end__ = .; } > data
-  stack = ORIGIN(data) + LENGTH(data);
-}
-END
     for i in 1 2 3 4 5 6 7 8 9; do
         compile $arm $strict -O2 -mcpu=cortex-m4 -mfloat-abi=hard \
             -mfpu=fpv4-sp-d16 -specs=rdimon.specs -nostartfiles \
-            -T "$dir/board.ld" -DNET${i}_TEST -o "$dir/net$i.elf" \
-            "$dir/net$i.c" "$dir/start.c" -lm
+            -T "$board.ld" -DNET${i}_TEST -o "$dir/net$i.elf" \
+            "$dir/net$i.c" "$board.c" -lm
         expect 0 'the bits of the reference' timeout 60 $qemu -M mps2-an386 \
             -kernel "$dir/net$i.elf"
     done

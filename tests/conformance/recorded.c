@@ -461,14 +461,16 @@ static void judge(const struct recorded_case *c,
     for (i = 0; i < 2; i++) {
         const struct arrays *base = &w->reference[i], *got = &w->backend[i];
 
-        if (has_reference(c, options))
-            v->reference[i] = departure(c, base, want, top5);
+        v->reference[i] =
+            has_reference(c, options) ? departure(c, base, want, top5) : NAN;
         v->backend[i] = model_on_gpu(options) ? difference(got, base, base->n)
                                               : departure(c, got, want, top5);
         v->rounding[i] = has_rounding(options)
                              ? difference(&w->rounding[i], base, base->n)
                              : 0;
-        v->good = v->good && v->reference[i] <= CONFORMANCE_RELATIVE &&
+        v->good = v->good &&
+                  (!has_reference(c, options) ||
+                   v->reference[i] <= CONFORMANCE_RELATIVE) &&
                   v->backend[i] <= model_bound(options, v->rounding[i]);
     }
 }
@@ -477,8 +479,12 @@ static void judge(const struct recorded_case *c,
 static void print_departures(const char *which, const struct verdict *v, int i,
                              bool rounds)
 {
-    printf("%s %.1e reference, %.1e backend", which, v->reference[i],
-           v->backend[i]);
+    printf("%s ", which);
+    if (isnan(v->reference[i]))
+        printf("no reference");
+    else
+        printf("%.1e reference", v->reference[i]);
+    printf(", %.1e backend", v->backend[i]);
     if (rounds)
         printf(", %.1e rounding", v->rounding[i]);
 }

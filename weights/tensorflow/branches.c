@@ -3,7 +3,8 @@
  * Conditions of TensorFlow 1: Switch sends a tensor to one of two branches,
  * Merge takes the branch that computed something.  Where the file tells the
  * condition, the branch that is not taken goes.  A boolean placeholder that is
- * named after training, such as is_training or keras_learning_phase, is false.
+ * named after training, such as is_training or keras_learning_phase, is false,
+ * unless something else than a Switch reads it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 #include "kernels/base/error.h"
 #include "weights/tensorflow/tensorflow.h"
 
-/* Times that all nodes are looked at: a node that comes before those that it
- * reads needs another one. */
+/* Times that all nodes are looked at, forwards and backwards in turn: a node
+ * that comes before those that it reads needs another one. */
 #define MAX_PASSES 64
 
 enum { UNKNOWN = -1 };
@@ -21,6 +22,7 @@ enum { UNKNOWN = -1 };
 struct branches {
     struct tf_graph *g;
     bool *dead;         /* by node */
+    bool *elsewhere;    /* by node: of a flag that is read by no Switch alone */
     signed char *taken; /* by node: of a Switch, the live output or UNKNOWN */
     bool any;
 };
@@ -66,9 +68,28 @@ bool tf_is_training_flag(const struct tf_graph *g, int node)
            type == TF_BOOL;
 }
 
-/* The output that a Switch sends its tensor to: 0, 1 or UNKNOWN. */
-static int condition(struct tf_graph *g, int node)
+/* What else reads a flag would see the value that it is fed. */
+static void find_other_readers(struct branches *b)
 {
+    struct tf_graph *g = b->g;
+    struct tf_edge e;
+
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct tf_node *n = &g->node[i];
+
+        if (n->alias || is_switch(n->op))
+            continue;
+        for (int k = 0; k < n->n_in; k++)
+            if (tf_input(g, i, k, NULL, &e) == 0 &&
+                tf_is_training_flag(g, e.node))
+                b->elsewhere[e.node] = true;
+    }
+}
+
+/* The output that a Switch sends its tensor to: 0, 1 or UNKNOWN. */
+static int condition(const struct branches *b, int node)
+{
+    struct tf_graph *g = b->g;
     int64_t value[TF_MAX_LIST];
     struct tf_edge e;
     int n = 0;
@@ -76,7 +97,7 @@ static int condition(struct tf_graph *g, int node)
     if (tf_input_ints(g, node, 1, value, &n))
         return n == 1 ? value[0] != 0 : UNKNOWN;
     return tf_input(g, node, 1, NULL, &e) == 0 && e.port == 0 &&
-                   tf_is_training_flag(g, e.node)
+                   tf_is_training_flag(g, e.node) && !b->elsewhere[e.node]
                ? 0
                : UNKNOWN;
 }
@@ -138,29 +159,36 @@ int tf_take_branches(struct tf_graph *g, struct infer_error *err)
     bool more = true;
 
     b.dead = calloc(nodes + 1, sizeof *b.dead);
+    b.elsewhere = calloc(nodes + 1, sizeof *b.elsewhere);
     b.taken = malloc(nodes + 1);
-    if (!b.dead || !b.taken) {
+    if (!b.dead || !b.elsewhere || !b.taken) {
         free(b.dead);
+        free(b.elsewhere);
         free(b.taken);
         return error_set(err, INFER_EMEMORY, "out of memory");
     }
+    find_other_readers(&b);
     for (int i = 0; i < g->n_nodes; i++) {
         const struct tf_node *n = &g->node[i];
 
         b.taken[i] = UNKNOWN;
         if (!n->alias && is_switch(n->op) && n->n_in == 2)
-            b.taken[i] = (signed char)condition(g, i);
+            b.taken[i] = (signed char)condition(&b, i);
         b.any |= b.taken[i] != UNKNOWN;
     }
     for (int pass = 0; b.any && more && pass < MAX_PASSES; pass++) {
         more = false;
-        for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->n_nodes; k++) {
+            const int i = pass % 2 ? g->n_nodes - 1 - k : k;
+
             if (!b.dead[i] && dies(&b, i))
                 b.dead[i] = more = true;
+        }
     }
     if (b.any && !more)
         rewrite(&b);
     free(b.dead);
+    free(b.elsewhere);
     free(b.taken);
     return 0;
 }

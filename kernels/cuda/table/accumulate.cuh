@@ -328,20 +328,6 @@ accumulate_add_from(const struct tile_args &a, enum accumulate_form form,
             buffer, column, scalar, lower, sum);
 }
 
-/* Whether column i of a tile and term k of a buffer meet inside x. */
-template <typename Shape>
-static __device__ __noinline__ bool
-accumulate_is_inside(const struct table_geometry &g,
-                     const struct tile_shared<Shape> *s, int buffer, int k,
-                     int column)
-{
-    const struct table_place &c = s->column[column];
-    const struct table_place &t = s->term[buffer][k];
-    uint32_t offset;
-
-    return g.meet(g.wgrad ? t : c, g.wgrad ? c : t, &offset);
-}
-
 /* sum + x w, operands as they are. */
 static __device__ __noinline__ float
 accumulate_rough_product(const struct tile_args &a, int kind, int lower,
@@ -364,7 +350,7 @@ static __device__ __forceinline__ void accumulate_add_rough(
     for (int k = 0; k < Shape::terms; k++) {
 #pragma unroll
         for (int i = 0; i < TILE_LANE; i++) {
-            if (!accumulate_is_inside(a.g, s, buffer, k, p.column + i))
+            if (!tile_is_inside(a.g, s, buffer, k, p.column + i))
                 continue;
 #pragma unroll
             for (int j = 0; j < SCALARS; j++)

@@ -128,20 +128,6 @@ slope_points(const struct slope_args &a, const struct tile_task &t,
     }
 }
 
-/* Whether column i of this thread and term k of a chunk meet inside x. */
-template <typename Shape>
-static __device__ __noinline__ bool
-slope_is_inside(const struct table_geometry &g,
-                const struct tile_shared<Shape> *s, int buffer, int k,
-                int column)
-{
-    const struct table_place &c = s->column[column];
-    const struct table_place &t = s->term[buffer][k];
-    uint32_t offset;
-
-    return g.meet(g.wgrad ? t : c, g.wgrad ? c : t, &offset);
-}
-
 /* Adds a chunk's products; W: w is the gradient; LOOK: each looks whether its x
  * is inside. */
 template <bool W, bool LOOK, int SCALARS, typename Shape, typename Table>
@@ -169,7 +155,7 @@ slope_add(const struct slope_args &a, const struct tile_shared<Shape> *s,
                 const float slope =
                     table.entry(product_table_index(m, q) * table.q + o[j][i]) *
                     slope_scale(q);
-                if (!odd || slope_is_inside(a.tile.g, s, buffer, k, column + i))
+                if (!odd || tile_is_inside(a.tile.g, s, buffer, k, column + i))
                     sum[j][i] = fmaf(table_float(g), slope, sum[j][i]);
             }
         }

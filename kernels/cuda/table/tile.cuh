@@ -132,6 +132,20 @@ tile_place_terms(const struct tile_args &a, const struct tile_task &t,
                                    : g.tap_offset(g.w_stride, t.group, at);
 }
 
+/* Whether column i of a tile and term k of a buffer meet inside x. */
+template <typename Shape>
+static __device__ __noinline__ bool
+tile_is_inside(const struct table_geometry &g,
+               const struct tile_shared<Shape> *s, int buffer, int k,
+               int column)
+{
+    const struct table_place &c = s->column[column];
+    const struct table_place &t = s->term[buffer][k];
+    uint32_t offset;
+
+    return g.meet(g.wgrad ? t : c, g.wgrad ? c : t, &offset);
+}
+
 /* ---- loading ------------------------------------------------------- */
 
 /* Element i of thread threadIdx.x in a tile of TERMS terms times ACROSS columns

@@ -226,6 +226,11 @@ TEST(test_branches)
     graph_free(g);
     m = branches("anything");
     def_refused(&m, INFER_EUNSUPPORTED, "control flow");
+    m = branches("not_training");
+    def_refused(&m, INFER_EUNSUPPORTED, "control flow");
+    m = branches("is_training"); /* what else reads it sees what it is fed */
+    add_node(&m, "other", "LogicalNot", "is_training", NULL);
+    def_refused(&m, INFER_EUNSUPPORTED, "control flow");
     m = branches("keras_learning_phase");
     def_damage(&m, 3, 41);
     pb_free(&m);
