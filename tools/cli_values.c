@@ -121,7 +121,7 @@ bool cli_shape(const char *text, char **name, int *rank, int64_t *dim)
     *name = NULL;
     if (bracket)
         s++;
-    for (;;) {
+    while (!bracket || *s != ']' || n > 0) { /* "[]" is one number */
         char *end;
         long long value;
 

@@ -163,7 +163,14 @@ static const struct constant *find_array(const struct graph *g, int input,
     return c;
 }
 
-/* How many batches the array holds for input v, or an error. */
+/* True of an array of one number that is the same in each sample. */
+static bool is_number(const struct graph_value *v, const struct constant *c)
+{
+    return c != NULL && v->rank == 0 && c->rank == 0;
+}
+
+/* How many batches the array holds for input v, or an error.  An input that is
+ * one number takes an array with one a batch. */
 static int64_t count_batches(const struct graph_value *v,
                              const struct constant *c, struct infer_error *err)
 {
@@ -172,11 +179,13 @@ static int64_t count_batches(const struct graph_value *v,
     if (c == NULL)
         return error_set(err, INFER_EARGUMENT, "no array for input '%s'",
                          v->name);
-    if (v->rank < 1 || c->rank != v->rank)
+    if (is_number(v, c))
+        return 1;
+    if (c->rank != (v->rank > 0 ? v->rank : 1))
         return error_set(err, INFER_EARGUMENT,
                          "the array for input '%s' has %d dimensions, the "
                          "input %d",
-                         v->name, c->rank, v->rank);
+                         v->name, c->rank, v->rank > 0 ? v->rank : 1);
     for (int d = 1; d < v->rank; d++)
         if (v->dim[d] >= 0 && v->dim[d] != c->dim[d])
             return error_set(err, INFER_EARGUMENT,
@@ -198,14 +207,15 @@ static int take_batch(const struct graph_value *v, const struct constant *c,
     int64_t first;
     int rc;
 
-    *a = (struct infer_array){.rank = c->rank};
+    *a = (struct infer_array){.rank = v->rank};
     a->dtype = scalar_is_integer(v->dtype) ? v->dtype : INFER_F32;
     memcpy(a->dim, c->dim, sizeof a->dim);
-    a->dim[0] = v->dim[0] > 0 ? v->dim[0] : 1;
+    if (v->rank > 0)
+        a->dim[0] = v->dim[0] > 0 ? v->dim[0] : 1;
     rc = array_alloc("input", v->name, a, err);
     if (rc < 0)
         return rc;
-    first = at * array_count(a);
+    first = is_number(v, c) ? 0 : at * array_count(a);
     for (int64_t i = 0; i < array_count(a); i++)
         if (scalar_is_integer(a->dtype))
             scalar_store_i64(a->dtype, a->data, i,
@@ -247,19 +257,24 @@ static int take_labels(const struct graph *g, const struct weights_dict *dict,
 static int take_arrays(const struct graph *g, const struct weights_dict *dict,
                        int most, struct infer_error *err, struct samples *out)
 {
+    bool numbers = false; /* count is that of a number */
     int64_t count = 0;
     int rc = INFER_OK, n;
 
     for (int i = 0; i < g->n_inputs; i++) {
-        const int64_t found =
-            count_batches(&g->value[g->input[i]], find_array(g, i, dict), err);
+        const struct graph_value *v = &g->value[g->input[i]];
+        const struct constant *c = find_array(g, i, dict);
+        const int64_t found = count_batches(v, c, err);
 
         if (found < 0)
             return (int)found;
-        if (i > 0 && found != count)
+        if (is_number(v, c) && count > 0)
+            continue;
+        if (count > 0 && found != count && !numbers)
             return error_set(err, INFER_EARGUMENT,
                              "arrays for %lld and %lld samples",
                              (long long)count, (long long)found);
+        numbers = is_number(v, c);
         count = found;
     }
     n = count < most ? (int)count : most;

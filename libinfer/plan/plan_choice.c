@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/op.h"
+#include "kernels/problem.h"
 #include "kernels/rows.h"
 
 /* The input whose layout the output follows. */
@@ -187,6 +188,14 @@ static bool is_other_type(const struct kern_row *row, const struct plan_emit *e,
            (!why || why->text[0]);
 }
 
+/* True if the row is for a table of products and none was asked for: it may not
+ * give the reason. */
+static bool is_for_table(const struct kern_row *row,
+                         const struct kern_problem *p)
+{
+    return (row->flags & KERN_PRODUCT_TABLE) && !product_table_of(p);
+}
+
 bool plan_find(const struct plan *plan, const struct plan_emit *e,
                uint32_t tier, bool baselines, struct infer_error *why,
                struct plan_choice *out)
@@ -200,12 +209,13 @@ bool plan_find(const struct plan *plan, const struct plan_emit *e,
             ((row->flags & KERN_BASELINE) != 0) != baselines ||
             is_other_type(row, e, why))
             continue;
+        struct infer_error *const say = is_for_table(row, &e->p) ? NULL : why;
         const int n = attempts(plan, e, row, a);
         for (int i = 0; i < n; i++) {
             build(plan, e, &a[i], &out->problem);
             const struct row_query q =
                 attempt_query(plan, e, &a[i], &out->problem);
-            if (!row_takes(&q, row, why))
+            if (!row_takes(&q, row, say))
                 continue;
             out->row = row;
             out->tier = tier;

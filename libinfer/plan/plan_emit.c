@@ -354,10 +354,14 @@ static int emit_nothing(struct plan *plan, int node, const struct plan_emit *e,
 {
     const struct graph_node *n = &plan->g->node[node];
     const struct kern_tensor *t = &e->p.out[0];
+    const struct row_tiers *tiers = &plan->config->tiers;
+    const bool strict = tiers->strict && kern_op_info(e->p.op)->product;
 
     plan->failed++;
-    error_add(err, INFER_EUNSUPPORTED, "node '%s' (%s): no kernel%s%s",
+    error_add(err, INFER_EUNSUPPORTED, "node '%s' (%s): no kernel%s%s%s%s",
               n->name ? n->name : "", graph_op_info(n->op)->name,
+              strict ? " of backend " : "",
+              strict ? device_backend_names[__builtin_ctz(tiers->tier[0])] : "",
               why->text[0] ? ": " : "", why->text);
     return plan_buffer(plan, node, t->dtype, t->rank, t->dim, KERN_NCHW, err,
                        out);

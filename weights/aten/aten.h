@@ -292,6 +292,9 @@ struct pb_span aten_mul(struct onnx_import *im, struct pb_span x, double by);
 int aten_operands(struct onnx_import *im, const char *a, const char *b,
                   struct pb_span *out);
 
+/* Brings tensors to the type that PyTorch gives to a list of them. */
+void aten_promote(struct onnx_import *im, int n, struct pb_span *x);
+
 /* ---- the functions of the table ------------------------------------ */
 
 #define ATEN_OP(name, parameters, view, function, onnx, param)                 \

@@ -82,6 +82,21 @@ int aten_operands(struct onnx_import *im, const char *a, const char *b,
     return im->rc;
 }
 
+void aten_promote(struct onnx_import *im, int n, struct pb_span *x)
+{
+    struct operand all = {INFER_BOOL, true};
+
+    for (int i = 0; i < n && im->rc == 0; i++) {
+        const struct operand one = {aten_type_of(im, x[i]),
+                                    aten_rank(im, x[i]) == 0};
+
+        all.dtype = i == 0 ? one.dtype : common(all, one);
+        all.weak = (i == 0 || all.weak) && one.weak;
+    }
+    for (int i = 0; i < n && im->rc == 0; i++)
+        x[i] = aten_cast(im, x[i], all.dtype);
+}
+
 /* ---- two operands -------------------------------------------------- */
 
 /* Comparisons, logic, products, powers. */
@@ -299,13 +314,15 @@ int aten_masked_fill(struct onnx_import *im)
 int aten_addcmul(struct onnx_import *im)
 {
     const double value = aten_number(im, "value", 1);
-    struct pb_span in[2], x;
+    struct pb_span in[3] = {aten_tensor(im, "self"), aten_tensor(im, "tensor1"),
+                            aten_tensor(im, "tensor2")};
+    struct pb_span x;
 
-    aten_operands(im, "tensor1", "tensor2", in);
-    x = aten_step(im, aten_row(im)->onnx, NULL, 2, in);
+    aten_promote(im, 3, in);
+    x = aten_step(im, aten_row(im)->onnx, NULL, 2, in + 1);
     if (value != 1)
         x = aten_mul(im, x, value);
-    return ATEN_LAST(im, "Add", NULL, aten_tensor(im, "self"), x);
+    return ATEN_LAST(im, "Add", NULL, in[0], x);
 }
 
 /* self + weight (end - self) */

@@ -291,6 +291,7 @@ int aten_cat(struct onnx_import *im)
     if (im->rc < 0 || n == 0)
         return onnx_fail(im, INFER_EFORMAT, "an empty list of tensors");
     axis = aten_axis(im, "dim", aten_rank(im, in[0]) + extra, 0);
+    aten_promote(im, n, in);
     for (int i = 0; i < n && im->rc == 0; i++) {
         /* cat() passes over empty lists. */
         if (!extra && aten_rank(im, in[i]) == 1 && aten_dim(im, in[i], 0) == 0)
@@ -425,19 +426,21 @@ int aten_channel_shuffle(struct onnx_import *im)
 {
     const struct pb_span x = aten_tensor(im, "self");
     const int64_t groups = aten_int(im, "groups", 1), c = aten_dim(im, x, 1);
-    static const int64_t order[5] = {0, 2, 1, 3, 4};
+    static const int64_t order[INFER_MAX_RANK] = {0, 2, 1, 3, 4, 5, 6, 7};
+    const int rank = aten_rank(im, x);
     struct pb_span y, shape = ATEN_STEP(im, "Shape", NULL, x);
     struct pb_span part[3];
 
-    if (im->rc < 0 || aten_rank(im, x) != 4 || c < 1 || groups < 1 ||
-        c % groups)
-        return onnx_fail(im, INFER_EUNSUPPORTED, "%lld groups of %lld channels",
-                         (long long)groups, (long long)c);
+    if (im->rc < 0 || rank < 3 || rank >= INFER_MAX_RANK || c < 1 ||
+        groups < 1 || c % groups)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "%lld groups of %lld channels, rank %d",
+                         (long long)groups, (long long)c, rank);
     part[0] = shape_part(im, x, 0, 1);
     part[1] = aten_list(im, 2, (int64_t[]){groups, c / groups});
-    part[2] = shape_part(im, x, 2, 4);
+    part[2] = shape_part(im, x, 2, rank);
     y = ATEN_STEP(im, "Reshape", NULL, x, join(im, 0, 3, part));
-    y = aten_permute(im, y, 5, order);
+    y = aten_permute(im, y, rank + 1, order);
     return ATEN_LAST(im, "Reshape", NULL, y, shape);
 }
 

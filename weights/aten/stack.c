@@ -55,6 +55,7 @@ int aten_stacked(struct onnx_import *im)
         return onnx_fail(im, INFER_EFORMAT, "an empty list of tensors");
     if (way == 1 && aten_rank(im, x[0]) < 2)
         axis = 0;
+    aten_promote(im, n, x);
     for (int i = 0; i < n && im->rc == 0; i++)
         if (way == 3 && aten_rank(im, x[i]) < 2)
             x[i] =

@@ -22,7 +22,7 @@
 #include "weights/onnx/proto.h"
 #include "weights/weights.h"
 
-#define ONNX_PROBES 3
+#define ONNX_PROBES 5
 /* Tensors up to this many elements are computed on while importing, until all
  * of them together take ONNX_SMALL_BYTES. */
 #define ONNX_MAX_SMALL   8192
@@ -478,6 +478,11 @@ int onnx_cast_narrow(struct onnx_import *im, int type);
 /* Resize with tf_crop_and_resize (region), or tf_half_pixel_for_nn
  * (composed/crop_resize.c). */
 int onnx_import_crop_resize(struct onnx_import *im, bool region);
+/* In a file of PyTorch, Resize with align_corners by scales that may leave a
+ * part of an entry: *attr and *like become those of the result's size, which is
+ * whole (composed/crop_resize.c). */
+int onnx_whole_lengths(struct onnx_import *im, int x, union graph_attr *attr,
+                       int *like);
 /* The product of two tensors of integers as MatMul has it: an output of the
  * current node (composed/integers.c). */
 int onnx_import_integer_matmul(struct onnx_import *im);

@@ -549,6 +549,8 @@ int onnx_import_resize(struct onnx_import *im)
     if (tables)
         check_tables(im, &attr.resize);
     onnx_input(im, 0, &in[0]);
+    if (found)
+        onnx_whole_lengths(im, in[0], &attr, &in[1]);
     if (im->opset < 11 && attr.resize.resize.mode == KERN_NEAREST)
         shrink(im, t.rank, &attr, &in[0]);
     return onnx_emit(im, GRAPH_RESIZE, &attr, in, in[1] < 0 ? 1 : 2, 0, NULL);

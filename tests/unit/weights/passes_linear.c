@@ -350,6 +350,21 @@ TEST(numbers_become_linear)
     net_end(&net);
 }
 
+/* 2.1 / 0.3 is 7 before it is rounded down, in two steps alone. */
+TEST(numbers_before_floor)
+{
+    struct net net;
+    int x, y;
+
+    x = net_start(&net, 50, DIMS(-1, 3, 6, 6));
+    y = net_binary(&net, KERN_ADD, x, net_number(&net, 0.1));
+    y = net_binary(&net, KERN_DIV, y, net_number(&net, 0.3));
+    net_output(&net, net_unary(&net, y, KERN_FLOOR));
+    net_check(&net, SCALE, 0, 1);
+    assert_int_equal(net.g->n_nodes, 3);
+    net_end(&net);
+}
+
 /* TensorFlow's batch normalisation: x * g + (b - m * g). */
 TEST(channels_become_scale_shift)
 {
@@ -599,6 +614,7 @@ int main(void)
         cmocka_unit_test(normalised_input_with_padding),
         cmocka_unit_test(factor_before_padded_conv),
         cmocka_unit_test(numbers_become_linear),
+        cmocka_unit_test(numbers_before_floor),
         cmocka_unit_test(channels_become_scale_shift),
         cmocka_unit_test(other_constants),
         cmocka_unit_test(extreme_chain),

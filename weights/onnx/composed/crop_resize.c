@@ -260,3 +260,35 @@ int onnx_import_crop_resize(struct onnx_import *im, bool region)
             compose_number(im, compose_dtype(im, x), (double)c.outside));
     return compose_output(im, 0, x);
 }
+
+/* ---- corners on corners -------------------------------------------- */
+
+/* The standard's own tests divide by the length before it is rounded down,
+ * PyTorch and ONNX Runtime by the result's. */
+int onnx_whole_lengths(struct onnx_import *im, int x, union graph_attr *attr,
+                       int *like)
+{
+    struct graph_resize *r = &attr->resize;
+    union graph_attr size = *attr;
+    bool whole = true;
+
+    for (int d = 0; d < INFER_MAX_RANK; d++)
+        whole = whole && r->resize.scale[d] == floorf(r->resize.scale[d]);
+    if (im->rc < 0 || whole || r->resize.coord != KERN_ALIGN_CORNERS ||
+        !im->model || !pb_span_is(im->model->producer, "pytorch"))
+        return im->rc;
+    /* Of one channel: nothing but its size is read. */
+    size.resize.resize.mode = KERN_NEAREST;
+    size.resize.resize.coord = KERN_ASYMMETRIC;
+    size.resize.resize.nearest = KERN_FLOOR_NEAREST;
+    *like = x;
+    if (r->resize.scale[1] == 1.0f)
+        *like = compose_slice(im, x, 1, 0, 1, 1);
+    onnx_emit(im, GRAPH_RESIZE, &size, like, 1, -1, like);
+    if (im->rc < 0)
+        return im->rc;
+    r->n_sizes = im->type[x][0].rank;
+    for (int d = 0; d < r->n_sizes; d++)
+        r->size[d] = r->resize.scale[d] == 1.0f ? 0 : GRAPH_SIZE_LIKE;
+    return 0;
+}

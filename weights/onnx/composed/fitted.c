@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "weights/onnx/composed/compose.h"
+#include "weights/onnx/import.h"
 
 /* Sizes that are tried as the terms of an offset, and the largest constant that
  * is added to one. */
@@ -235,34 +236,27 @@ static struct made made_in(const struct term *term, int64_t divisor, int way)
                          .times = way < 2 ? divisor : 1};
 }
 
-/* Whether no other quotient fits as well: those of few entries are alike. */
-static bool is_only_quotient(const struct onnx_import *im, const int64_t *size,
-                             const struct term *term, int n_terms)
+/* Rounded up or down to a multiple, the same in units of the divisor, or with a
+ * number added: what a rounded number is only odd sizes tell.  Where two of the
+ * former fit, as multiples of 2 and of 4 may after strides, nothing tells which
+ * is meant: neither is taken. */
+static bool find_made(const struct onnx_import *im, const int64_t *size,
+                      const struct term *term, int n_terms, struct made *m)
 {
     int fits = 0;
 
     for (int64_t k = 2; k <= MAX_DIVISOR; k++)
         for (int i = 0; i < n_terms; i++)
-            for (int way = 2; way < 4; way++) {
-                const struct made other = made_in(&term[i], k, way);
-                fits += tells_apart(im, &other) && makes(im, size, &other);
-            }
-    return fits == 1;
-}
-
-/* Rounded up or down to a multiple, the same in units of the divisor, or with a
- * number added: what a rounded number is only odd sizes tell. */
-static bool find_made(const struct onnx_import *im, const int64_t *size,
-                      const struct term *term, int n_terms, struct made *m)
-{
-    for (int64_t k = 2; k <= MAX_DIVISOR; k++)
-        for (int i = 0; i < n_terms; i++)
             for (int way = 0; way < 4; way++) {
-                *m = made_in(&term[i], k, way);
-                if (tells_apart(im, m) && makes(im, size, m) &&
-                    (way < 2 || is_only_quotient(im, size, term, n_terms)))
-                    return true;
+                const struct made one = made_in(&term[i], k, way);
+
+                if (!tells_apart(im, &one) || !makes(im, size, &one))
+                    continue;
+                *m = one;
+                fits++;
             }
+    if (fits > 0)
+        return fits == 1;
     for (int64_t k = -MAX_ADDEND; k <= MAX_ADDEND; k++)
         for (int i = 0; i < n_terms; i++) {
             *m = (struct made){
@@ -362,11 +356,11 @@ static bool fits(const struct onnx_import *im, const double *n, bool integers,
     return true;
 }
 
-/* The batches that are tried are 1, 2, 3: quotients of sizes are, too. */
+/* Quotients of sizes may be as small as the batches that are tried. */
 static bool is_batch(const struct onnx_import *im, const int64_t *size)
 {
     for (int p = 0; p < im->probes; p++)
-        if (size[p] != p + 1)
+        if (size[p] != onnx_probe_size(im, p, 0))
             return false;
     return true;
 }

@@ -24,23 +24,29 @@ given_shape(const struct onnx_import *im, const char *name, int position)
 /* Sizes of a free dimension at the probes.  Each free dimension gets sizes of
  * its own, so that no two are ever mistaken for one another.  Spatial ones are
  * large and divide well, as some networks need them.  Where the network takes
- * it, the second is above a multiple of 32 by 1, 3, ... and the last below
+ * it, the second is above a multiple of 32 by 1, 3, ... and the third below
  * by as much, each dimension by a number of its own: one of them stays odd when
  * it is halved again and again upwards, the other when downwards, so that
  * "twice this tensor" and "as large as that one" are two things at every
- * stride, and what is missing to a multiple tells the dimensions apart.
+ * stride, and what is missing to a multiple tells the dimensions apart.  The
+ * binary digits of the last two alternate in several ways, so that multiples of
+ * 2, 4, 8, ... of what such strides leave are different numbers.
  * Attention between all pixels is beyond any memory at these sizes; smaller
  * ones are tried after them. */
 int64_t onnx_probe_size(const struct onnx_import *im, int probe, int dimension)
 {
     const int64_t k = 3 * (int64_t)probe + dimension;
     const int more = 2 * dimension - 3;
+    static const signed char others[2][INFER_MAX_RANK] = {
+        {0, 11, 21, 19, 13, 25, 7, 29}, {0, -21, -22, -27, -19, -11, -25, -13}};
     const int add = !im->odd_sizes || probe == 0 ? 0
                     : probe == 1                 ? more
-                                                 : -more;
+                    : probe == 2                 ? -more
+                                                 : others[probe - 3][dimension];
 
+    /* No progression, which rounded sizes of the others may be. */
     if (dimension == 0)
-        return probe + 1;
+        return probe < 3 ? probe + 1 : 8 - probe;
     return im->small_sizes ? 64 + 32 * k + add : 256 + 64 * k + add;
 }
 

@@ -359,6 +359,52 @@ TEST(test_multiple)
     }
 }
 
+/* Half of the picture, rounded down, is padded to a multiple of 4 or 8: what
+ * multiples of 2 would be at many sizes. */
+TEST(test_multiple_of_half)
+{
+    for (int to = 4; to <= 8; to += 4) {
+        struct pb_message m = picture(), a = EMPTY;
+        float x[2 * 23 * 9];
+        struct graph *g;
+
+        graph_ints(&m, "last", DIMS(2), INTS(2, 3));
+        graph_ints(&m, "none", DIMS(6), INTS(0, 0, 0, 0, 0, 0));
+        graph_ints(&m, "unit", 0, NULL, INTS(to));
+        attr_ints(&a, "kernel_shape", 2, INTS(2, 2));
+        attr_ints(&a, "strides", 2, INTS(2, 2));
+        graph_node(&m, "MaxPool", "x", "half", &a);
+        graph_node(&m, "Shape", "half", "its", NULL);
+        graph_node(&m, "Gather", "its last", "size", NULL);
+        graph_node(&m, "Mod", "size unit", "over", NULL);
+        graph_node(&m, "Sub", "unit over", "lack", NULL);
+        graph_node(&m, "Mod", "lack unit", "more", NULL);
+        memset(&a, 0, sizeof a);
+        attr_int(&a, "axis", 0);
+        graph_node(&m, "Concat", "none more", "pads", &a);
+        graph_node(&m, "Pad", "half pads", "y", NULL);
+        g = must_read(model_of(&m, 13));
+        for (size_t i = 0; i < COUNT(x); i++)
+            x[i] = (float)i + 1;
+        for (int h = 2; h <= 23; h++) {
+            const int w = 9, tall = (h / 2 + to - 1) / to * to;
+            const int wide = (w / 2 + to - 1) / to * to;
+            float want[2 * 16 * 8];
+
+            for (int i = 0; i < 2 * tall * wide; i++) {
+                const int r = i / wide % tall, q = i % wide;
+
+                want[i] =
+                    r >= h / 2 || q >= w / 2
+                        ? 0
+                        : x[(i / wide / tall * h + 2 * r + 1) * w + 2 * q + 1];
+            }
+            must_give(g, h, w, x, want, (size_t)(2 * tall * wide));
+        }
+        graph_free(g);
+    }
+}
+
 /* Where this reader does not follow what is done with a remainder, the network
  * is not read at multiples alone. */
 TEST(test_remainder)
@@ -553,14 +599,22 @@ TEST(test_split)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grid),         cmocka_unit_test(test_joined_grid),
-        cmocka_unit_test(test_reshape_back), cmocka_unit_test(test_fill),
-        cmocka_unit_test(test_pyramid),      cmocka_unit_test(test_all_pixels),
-        cmocka_unit_test(test_crop),         cmocka_unit_test(test_pad),
-        cmocka_unit_test(test_multiple),     cmocka_unit_test(test_remainder),
-        cmocka_unit_test(test_third),        cmocka_unit_test(test_areas),
-        cmocka_unit_test(test_numbers),      cmocka_unit_test(test_grid_sample),
+        cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_joined_grid),
+        cmocka_unit_test(test_reshape_back),
+        cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_pyramid),
+        cmocka_unit_test(test_all_pixels),
+        cmocka_unit_test(test_crop),
+        cmocka_unit_test(test_pad),
+        cmocka_unit_test(test_multiple),
+        cmocka_unit_test(test_remainder),
+        cmocka_unit_test(test_third),
+        cmocka_unit_test(test_areas),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_grid_sample),
         cmocka_unit_test(test_split),
+        cmocka_unit_test(test_multiple_of_half),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

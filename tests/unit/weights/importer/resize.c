@@ -61,12 +61,39 @@ TEST(test_opset_10)
                  FLOATS(0, 0, 1, 2, 6, 6, 7, 8), 8);
 }
 
+/* Of 3 entries by 1.5 the standard's tests divide by 3.5, PyTorch by 3: also
+ * where the height is free. */
+TEST(test_corners)
+{
+    for (int k = 0; k < 4; k++) {
+        struct pb_message m = EMPTY, a = EMPTY, file;
+        const bool pytorch = k % 2 == 1, open = k > 1;
+        const float one = pytorch ? 2.0f / 3 : 4.0f / 7;
+        float y[4] = {0};
+
+        graph_input(&m, "x", DIMS(1, 1, open ? -1 : 3, 1));
+        graph_output(&m, "y");
+        graph_floats(&m, "s", DIMS(4), FLOATS(1, 1, 1.5f, 1));
+        attr_text(&a, "mode", "linear");
+        attr_text(&a, "coordinate_transformation_mode", "align_corners");
+        graph_node(&m, "Resize", "x - s", "y", &a);
+        file = model_of(&m, 13);
+        if (pytorch)
+            pb_text(&file, 2, "pytorch");
+        run_reference(must_read(file), DIMS(1, 1, 3, 1), FLOATS(0, 1, 2), y,
+                      sizeof y);
+        for (int i = 0; i < 4; i++)
+            assert_float_equal(y[i], one * (float)i, 1e-6f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crop_and_resize),
         cmocka_unit_test(test_half_pixel_for_nearest),
         cmocka_unit_test(test_opset_10),
+        cmocka_unit_test(test_corners),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
