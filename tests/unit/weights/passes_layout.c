@@ -314,6 +314,199 @@ TEST(keras_network)
     net_end(&net);
 }
 
+/* ---- shuffles of channels ------------------------------------------ */
+
+#define SPLIT_SHUFFLE "split-shuffle"
+#define REORDER       "reorder-channels"
+
+/* Channels 0, c / g, 2 c / g ... of N,C,3,4 come first. */
+static int shuffle(struct net *net, int x, int channels, int groups)
+{
+    int y = net_reshape(net, x, DIMS(-1, groups, channels / groups, 3, 4));
+
+    y = net_transpose(net, y, DIMS(0, 2, 1, 3, 4));
+    return net_reshape(net, y, DIMS(-1, channels, 3, 4));
+}
+
+/* Both parts of x, of `first` channels and the rest, as outputs. */
+static void split_in_two(struct net *net, int x, int axis, int first, int rest)
+{
+    int out[2];
+
+    for (int i = 0; i < 2; i++)
+        out[i] = graph_add_value(net->g, NULL);
+    assert_true(graph_add_node(net->g, GRAPH_SPLIT, NULL, &x, 1, out, 2) >= 0);
+    net_attr(net)->split.axis = axis;
+    net_attr(net)->split.n_sizes = 2;
+    net_attr(net)->split.size[0] = first;
+    net_attr(net)->split.size[1] = rest;
+    for (int i = 0; i < 2; i++)
+        net_output(net, out[i]);
+}
+
+static int channels_of(struct net *net, int x, int begin, int64_t end)
+{
+    const int y = net_node(net, GRAPH_SLICE, IN(x));
+    struct graph_slice *a = &net_attr(net)->slice;
+
+    a->n_axes = 1;
+    a->axis[0] = -3;
+    a->begin[0] = begin;
+    a->end[0] = end;
+    return y;
+}
+
+TEST(parts_of_a_shuffle)
+{
+    static const int first[] = {6, 2, 9, 3};
+    struct net net;
+
+    for (int kind = 0; kind < 4; kind++) {
+        const int groups = kind < 2 ? 2 : 3;
+        int x = net_start(&net, 80 + (uint64_t)kind, DIMS(-1, 12, 3, 4));
+
+        x = shuffle(&net, net_unary(&net, x, KERN_TANH), 12, groups);
+        split_in_two(&net, x, kind == 1 ? -3 : 1, first[kind],
+                     12 - first[kind]);
+        net_check(&net, SPLIT_SHUFFLE, 1, 1);
+        assert_int_equal(net_count(&net, GRAPH_SPLIT), 1);
+        assert_int_equal(net_count(&net, GRAPH_TRANSPOSE), 2);
+        assert_int_equal(net_count(&net, GRAPH_RESHAPE), 3);
+        net_end(&net);
+    }
+}
+
+TEST(slices_of_a_shuffle)
+{
+    struct net net;
+    int x;
+
+    x = net_start(&net, 84, DIMS(-1, 12, 3, 4));
+    x = shuffle(&net, net_unary(&net, x, KERN_TANH), 12, 2);
+    net_output(&net, channels_of(&net, x, 0, 4));
+    net_output(&net, channels_of(&net, x, -6, INT64_MAX));
+    net_check(&net, SPLIT_SHUFFLE, 2, 1);
+    assert_int_equal(net_count(&net, GRAPH_TRANSPOSE), 2);
+    net_end(&net);
+}
+
+/* Parts that are no whole groups, another dimension, another reader, another
+ * order. */
+TEST(parts_that_stay)
+{
+    struct net net;
+
+    for (int kind = 0; kind < 5; kind++) {
+        int x = net_start(&net, 85 + (uint64_t)kind, DIMS(-1, 12, 3, 4));
+
+        x = net_unary(&net, x, KERN_TANH);
+        if (kind == 4) {
+            x = net_reshape(&net, x, DIMS(-1, 2, 6, 3, 4));
+            x = net_transpose(&net, x, DIMS(0, 2, 1, 4, 3));
+            x = net_reshape(&net, x, DIMS(-1, 12, 4, 3));
+        } else {
+            x = shuffle(&net, x, 12, 2);
+        }
+        if (kind == 1)
+            split_in_two(&net, x, 3, 2, 2);
+        else
+            split_in_two(&net, x, 1, kind == 0 ? 5 : 6, kind == 0 ? 7 : 6);
+        if (kind == 2)
+            net_output(&net, net_unary(&net, x, KERN_ABS));
+        if (kind == 3)
+            net_output(&net, x);
+        net_refuses(&net, SPLIT_SHUFFLE);
+        net_end(&net);
+    }
+}
+
+/* A depthwise convolution of 12 channels. */
+static int depthwise(struct net *net, int x)
+{
+    const int y = net_conv(net, x, 12, 1, 3, 1);
+
+    net_attr(net)->conv.conv.groups = 12;
+    return y;
+}
+
+TEST(channels_in_another_order)
+{
+    struct net net;
+
+    for (int kind = 0; kind < 4; kind++) {
+        int x = net_start(&net, 90 + (uint64_t)kind, DIMS(-1, 12, 3, 4)), y;
+
+        x = shuffle(&net, net_unary(&net, x, KERN_TANH), 12, kind ? 3 : 2);
+        y = kind >= 2 ? net_unary(&net, depthwise(&net, x), KERN_RELU) : x;
+        y = net_conv(&net, y, 5, 12, kind == 1 ? 3 : 1, kind == 1);
+        net_output(&net, y);
+        if (kind == 3) /* a second one */
+            net_output(&net, net_conv(&net, x, 7, 12, 1, 0));
+        net_check(&net, REORDER, kind == 3 ? 2 : 1, 1);
+        assert_int_equal(net_count(&net, GRAPH_TRANSPOSE), 0);
+        net_end(&net);
+    }
+}
+
+/* Convolutions of groups need the order, and so do other readers on the way. */
+TEST(order_that_stays)
+{
+    struct net net;
+
+    for (int kind = 0; kind < 4; kind++) {
+        int x = net_start(&net, 95 + (uint64_t)kind, DIMS(-1, 12, 3, 4)), y;
+
+        x = shuffle(&net, net_unary(&net, x, KERN_TANH), 12, 2);
+        if (kind == 0) {
+            net_output(&net, net_conv(&net, x, 4, 6, 1, 0));
+            net_attr(&net)->conv.conv.groups = 2;
+        } else if (kind == 1) { /* weights that are computed */
+            y = net_unary(&net, net_weight(&net, DIMS(4, 12, 1, 1)), KERN_TANH);
+            net_output(&net, net_node(&net, GRAPH_CONV, IN(x, y)));
+        } else {
+            y = depthwise(&net, x);
+            if (kind == 2)
+                net_output(&net, y);
+            else /* along pixels */
+                y = net_node(&net, GRAPH_SOFTMAX, IN(y));
+            net_output(&net, net_conv(&net, y, 5, 12, 1, 0));
+        }
+        net_refuses(&net, REORDER);
+        net_end(&net);
+    }
+}
+
+/* A part of x beside a convolution of it, both of `half` channels, shuffled. */
+static int shuffled_halves(struct net *net, int half, bool swapped)
+{
+    const int x = net_start(net, 100 + (uint64_t)half, DIMS(-1, 12, 3, 4));
+    const int part = channels_of(net, net_unary(net, x, KERN_TANH), 0, half);
+    const int layer = net_conv(net, x, half, 12, 1, 0);
+    int y = net_node(net, GRAPH_CONCAT,
+                     IN(swapped ? layer : part, swapped ? part : layer));
+
+    net_attr(net)->axis.axis = 1;
+    y = shuffle(net, y, 2 * half, 2);
+    net_output(net, y);
+    return y;
+}
+
+TEST(halves_swapped)
+{
+    struct net net;
+
+    shuffled_halves(&net, 6, false);
+    net_check(&net, "swap-halves", 1, 1);
+    assert_int_equal(net_count(&net, GRAPH_SLICE), 2);
+    net_end(&net);
+    shuffled_halves(&net, 8, false);
+    net_refuses(&net, "swap-halves");
+    net_end(&net);
+    shuffled_halves(&net, 6, true);
+    net_refuses(&net, "swap-halves");
+    net_end(&net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +524,12 @@ int main(void)
         cmocka_unit_test(dense_columns),
         cmocka_unit_test(dense_that_stays),
         cmocka_unit_test(keras_network),
+        cmocka_unit_test(parts_of_a_shuffle),
+        cmocka_unit_test(slices_of_a_shuffle),
+        cmocka_unit_test(parts_that_stay),
+        cmocka_unit_test(channels_in_another_order),
+        cmocka_unit_test(order_that_stays),
+        cmocka_unit_test(halves_swapped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
