@@ -5,13 +5,51 @@
 #include "kernels/base/scalar.h"
 #include "libinfer/plan/lower.h"
 
+/* True if the output is read by a concatenation alone, which has a place for
+ * it. */
+static bool has_place(const struct lower *l)
+{
+    const struct plan *plan = l->plan;
+    const struct plan_value *v = &plan->value[l->node->out[0]];
+
+    return v->concat >= 0 && v->uses == 1 &&
+           !(plan->integers &&
+             plan->integers[plan->g->value[v->concat].producer]);
+}
+
+/* Writes elements that have to be copied to their place in a concatenation. */
+static int reshape_into(const struct lower *l, const struct view *x, bool *done)
+{
+    struct plan_value *v = &l->plan->value[l->node->out[0]];
+    const bool last = x->t.rank > 2 && x->t.stride[x->t.rank - 1] != 1;
+    struct view dest, as_x;
+    int rc = plan_concat_dest(l->plan, l->node->out[0],
+                              last ? KERN_NHWC : KERN_NCHW, l->err, &dest);
+
+    *done = rc == 0 && dest.t.dtype == x->t.dtype &&
+            view_reshape(&dest, x->t.rank, x->t.dim, &as_x);
+    if (!*done)
+        return rc;
+    v->in_dest = true;
+    rc = plan_copy_to(l->plan, l->index, x, &as_x, l->err);
+    return rc < 0 ? rc : lower_set(l, 0, &dest);
+}
+
 /* Reshape, flatten, squeeze, unsqueeze: the shape rule did the work. */
 int lower_reshaped(const struct lower *l)
 {
     const struct graph_value *out = lower_out(l, 0);
+    const struct view *x = lower_in(l, 0);
+    bool done = false;
     struct view v;
-    int rc = lower_reshape(l, lower_in(l, 0), out->rank, out->dim, &v);
+    int rc = 0;
 
+    if (has_place(l) && kern_tensor_count(&x->t) > 0 &&
+        !view_reshape(x, out->rank, out->dim, &v))
+        rc = reshape_into(l, x, &done);
+    if (rc < 0 || done)
+        return rc;
+    rc = lower_reshape(l, x, out->rank, out->dim, &v);
     return rc < 0 ? rc : lower_set(l, 0, &v);
 }
 

@@ -81,15 +81,15 @@ static int build_slice(struct graph *g, uint64_t *state, int x)
 /* Channels of three groups by turns (ShuffleNet). */
 static int build_turns(struct graph *g, uint64_t *state, int x)
 {
-    int node, v = add(g, GRAPH_RESHAPE, "r", IN(x), &node);
+    int node, v = add(g, GRAPH_RESHAPE, NULL, IN(x), &node);
 
     (void)state;
     g->node[node].attr.dims =
         (struct graph_dims){.n = 5, .dim = {0, 3, 4, 4, 6}};
-    v = add(g, GRAPH_TRANSPOSE, "t", IN(v), &node);
+    v = add(g, GRAPH_TRANSPOSE, NULL, IN(v), &node);
     g->node[node].attr.dims =
         (struct graph_dims){.n = 5, .dim = {0, 2, 1, 3, 4}};
-    v = add(g, GRAPH_RESHAPE, "q", IN(v), &node);
+    v = add(g, GRAPH_RESHAPE, NULL, IN(v), &node);
     g->node[node].attr.dims = (struct graph_dims){.n = 4, .dim = {0, 12, 4, 6}};
     return v;
 }
@@ -98,6 +98,16 @@ static int build_shuffle(struct graph *g, uint64_t *state, int x)
 {
     return add_conv(g, state, "after", build_turns(g, state, x), 12, 12, 3, 1,
                     12, -1);
+}
+
+/* The same written to its place in a concatenation, from a convolution and from
+ * the input. */
+static int build_turns_beside(struct graph *g, uint64_t *state, int x)
+{
+    const int y = add_conv(g, state, "ahead", x, 12, 12, 3, 1, 1, -1);
+    const int part[3] = {build_turns(g, state, y), y, build_turns(g, state, x)};
+
+    return add_concat(g, "beside", part, 3, 1);
 }
 
 static int build_flatten(struct graph *g, uint64_t *state, int x)
@@ -389,7 +399,7 @@ static void test_operations(void **unused)
         build_depth,        build_excite,    build_pointwise,
         build_resample,     build_matmul,    build_dense_block,
         build_nested_block, build_epilogues, build_input_scale,
-        build_products,     build_select,
+        build_products,     build_select,    build_turns_beside,
     };
     const int64_t dim[4] = {2, 12, 4, 6};
 
