@@ -73,29 +73,51 @@ CPU_INLINE void tile_full(float *y, int64_t sy, const float *x, int64_t sx)
             y[i * sy + j] = t[j][i];
 }
 
-/* Pixels of a block of interleave(). */
-#define PIXELS 16
+/* Rows of a block of interleave(), and columns at most. */
+#define BLOCK   16
+#define COLUMNS 8
 
-/* Three channels (images): y has them side by side, x in planes.  Blocks of
- * constant size are what the compiler makes shuffles of. */
-CPU_INLINE void interleave(float *y, const float *x, int64_t sx, int64_t pixels)
+/* y has few columns side by side, x one after the other: colours of pictures,
+ * shuffles of channels.  Blocks of constant size are what the compiler makes
+ * shuffles of. */
+CPU_INLINE void interleave(float *y, const float *x, int64_t sx, int64_t rows,
+                           const int cols)
 {
     int64_t i;
 
-    for (i = 0; i + PIXELS <= pixels; i += PIXELS) {
-        const float *p = x + i;
-        float t[3 * PIXELS];
+    for (i = 0; i + BLOCK <= rows; i += BLOCK) {
+        float t[COLUMNS * BLOCK];
 
-        for (int k = 0; k < PIXELS; k++) {
-            t[3 * k] = p[k];
-            t[3 * k + 1] = p[sx + k];
-            t[3 * k + 2] = p[2 * sx + k];
-        }
-        memcpy(y + 3 * i, t, sizeof t);
+        for (int k = 0; k < BLOCK; k++)
+            for (int j = 0; j < cols; j++)
+                t[cols * k + j] = x[j * sx + i + k];
+        memcpy(y + cols * i, t, (size_t)(cols * BLOCK) * sizeof *t);
     }
-    for (; i < pixels; i++)
-        for (int j = 0; j < 3; j++)
-            y[3 * i + j] = x[j * sx + i];
+    for (; i < rows; i++)
+        for (int j = 0; j < cols; j++)
+            y[cols * i + j] = x[j * sx + i];
+}
+
+/* transpose() of dense rows of these lengths; false for others. */
+CPU_INLINE bool transpose_few(float *y, const float *x, int64_t sx,
+                              int64_t rows, int64_t cols)
+{
+    switch (cols) {
+    case 2:
+        interleave(y, x, sx, rows, 2);
+        return true;
+    case 3:
+        interleave(y, x, sx, rows, 3);
+        return true;
+    case 4:
+        interleave(y, x, sx, rows, 4);
+        return true;
+    case 8:
+        interleave(y, x, sx, rows, 8);
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* Transposes rows x cols elements: y rows of length cols, sy apart. */
@@ -104,10 +126,8 @@ CPU_CLONES static void transpose(float *y, int64_t sy, const float *x,
 {
     int64_t i, j, ti, tj;
 
-    if (cols == 3 && sy == 3) {
-        interleave(y, x, sx, rows);
+    if (sy == cols && transpose_few(y, x, sx, rows, cols))
         return;
-    }
     for (i = 0; i < rows; i += TILE)
         for (j = 0; j < cols; j += TILE) {
             if (rows - i >= TILE && cols - j >= TILE) {
