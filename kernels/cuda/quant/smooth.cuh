@@ -91,7 +91,7 @@ quant_smooth_guess(const struct quant_curve_args &a, const float *v, float *y)
     if (a.s.times) {
 #pragma unroll
         for (int i = 0; i < N; i++)
-            y[i] *= v[i];
+            y[i] *= fmaxf(v[i], -0x1p60f); /* -infinity gives 0 */
     } else {
 #pragma unroll
         for (int i = 0; i < N; i++)
