@@ -3,29 +3,27 @@
  * Copies between any strides and data types.
  *
  * vec: where both sides have the same innermost dimension, dense on both.  One
- * thread moves 16 bytes of the wider type, in a loop over the grid.
+ * thread converts 16 bytes of the wider type, in a loop over the grid; of one
+ * type they are moved in words (copy_words.cuh).
  *
  * transpose: where the innermost dimensions differ and both are dense, as
- * between channels first and last.  A block of 32 x 8 threads moves a tile of
- * 32 x 32 through shared memory, 33 elements a row so that columns spread over
- * the banks (8.25 KiB for 8-byte elements at most).  blockIdx: tiles along the
- * output's innermost dimension, along the input's, the rest.
+ * between channels first and last (copy_transpose.cuh).
  *
  * fill: one element to a whole dense tensor.  One thread stores 16 bytes at a
  * time, in a loop over the grid; the first threads store what is left behind
  * the last vector.
  *
- * strided: anything.  One thread an element of the output in the order of its
- * memory, in a loop over the grid.
+ * strided: anything.  Of one type in words, else, and beyond 32-bit offsets,
+ * one thread an element of the output in the order of its memory, in a loop
+ * over the grid.
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/move/copy_transpose.cuh"
+#include "kernels/cuda/move/copy_words.cuh"
 #include "kernels/cuda/types.cuh"
-#include "kernels/cuda/strided.cuh"
 
-#define THREADS   256
-#define TILE      32
-#define TILE_ROWS 8
+#define THREADS 256
 /* Below this a tile would be mostly empty. */
 #define TILE_LEAST 8
 
@@ -43,23 +41,6 @@ static void init(struct copy_args *a, const struct kern_problem *p)
     a->walk.init(p->out[0].rank, p->out[0].dim, t);
     a->from = p->in[0].dtype;
     a->to = p->out[0].dtype;
-}
-
-template <typename A, typename B> struct same_type {
-    static const bool value = false;
-};
-template <typename A> struct same_type<A, A> {
-    static const bool value = true;
-};
-
-/* Reals are converted; of one type they are moved as bits. */
-template <typename Out, typename In>
-static __device__ __forceinline__ Out convert(In v)
-{
-    if constexpr (same_type<In, Out>::value)
-        return v;
-    else
-        return from_float<Out>(to_float(v));
 }
 
 /* Calls run<In, Out>(arguments), with integers of the same size for moves. */
@@ -131,54 +112,6 @@ static int find_vectors(struct copy_args *t, const struct copy_args *c,
 
 /* ---- transpose ----------------------------------------------------- */
 
-struct transpose_args {
-    int64_t rows, columns;   /* innermost of the input, of the output */
-    int64_t y_row, x_column; /* strides; the others are 1 */
-    int64_t batch;
-    int rank; /* of what is left */
-    int64_t dim[KERN_MAX_RANK], x_stride[KERN_MAX_RANK],
-        y_stride[KERN_MAX_RANK];
-    const void *x;
-    void *y;
-};
-
-template <typename In, typename Out>
-static __global__ void __launch_bounds__(TILE *TILE_ROWS)
-    transpose_kernel(const __grid_constant__ struct transpose_args a)
-{
-    __shared__ Out tile[TILE][TILE + 1];
-    const int64_t column0 = blockIdx.x * (int64_t)TILE;
-
-    launch_wait();
-    for (int64_t z = blockIdx.z; z < a.batch; z += gridDim.z) {
-        int64_t rest = z, from = 0, to = 0;
-
-        for (int d = a.rank - 1; d >= 0; d--) {
-            const int64_t i = rest % a.dim[d];
-            rest /= a.dim[d];
-            from += i * a.x_stride[d];
-            to += i * a.y_stride[d];
-        }
-        for (int64_t row0 = blockIdx.y * (int64_t)TILE; row0 < a.rows;
-             row0 += gridDim.y * (int64_t)TILE) {
-            for (int k = threadIdx.y; k < TILE; k += TILE_ROWS) {
-                const int64_t row = row0 + threadIdx.x, column = column0 + k;
-                if (row < a.rows && column < a.columns)
-                    tile[k][threadIdx.x] = convert<Out>(
-                        ((const In *)a.x)[from + row + column * a.x_column]);
-            }
-            __syncthreads();
-            for (int k = threadIdx.y; k < TILE; k += TILE_ROWS) {
-                const int64_t row = row0 + k, column = column0 + threadIdx.x;
-                if (row < a.rows && column < a.columns)
-                    ((Out *)a.y)[to + row * a.y_row + column] =
-                        tile[threadIdx.x][k];
-            }
-            __syncthreads();
-        }
-    }
-}
-
 /* Finds the two dimensions. */
 static int find_tile(struct transpose_args *t, const struct copy_args *c,
                      struct infer_error *why)
@@ -212,11 +145,26 @@ static int find_tile(struct transpose_args *t, const struct copy_args *c,
         t->batch *= w->dim[d];
         t->rank++;
     }
+    if (t->batch >= (int64_t)1 << 31)
+        return error_set(why, INFER_EUNSUPPORTED, "copy: 2^31 tiles or more");
+    for (int d = 0; d < t->rank; d++)
+        t->divide[d].init((uint32_t)t->dim[d]);
     return 0;
 }
 
+/* True if all pairs of one side start at multiples of their size. */
+static bool has_pairs(const void *at, size_t size, int64_t side, int rank,
+                      const int64_t *stride)
+{
+    bool even = (uintptr_t)at % (2 * size) == 0 && side % 2 == 0;
+
+    for (int d = 0; even && d < rank; d++)
+        even = stride[d] % 2 == 0;
+    return even;
+}
+
 template <typename In, typename Out>
-static int run(const struct transpose_args *t, const struct kern_args *args,
+static int run(struct transpose_args *t, const struct kern_args *args,
                struct infer_error *err)
 {
     const int64_t rows = (t->rows + TILE - 1) / TILE;
@@ -224,8 +172,10 @@ static int run(const struct transpose_args *t, const struct kern_args *args,
                     (unsigned)(rows < 65535 ? rows : 65535),
                     (unsigned)(t->batch < 65535 ? t->batch : 65535));
 
+    t->x_pairs = has_pairs(t->x, sizeof(In), t->x_column, t->rank, t->x_stride);
+    t->y_pairs = has_pairs(t->y, sizeof(Out), t->y_row, t->rank, t->y_stride);
     return launch_chained(transpose_kernel<In, Out>, grid,
-                          dim3(TILE, TILE_ROWS), 0, args->stream, *t, err);
+                          dim3(TILE / 2, TILE_ROWS), 0, args->stream, *t, err);
 }
 
 /* ---- interleave ---------------------------------------------------- */
@@ -369,9 +319,31 @@ static int launch_form(const struct kern_exec *e, const struct kern_args *args,
     return rc < 0 ? rc : COPY_DISPATCH(a.from, a.to, run, &form, args, err);
 }
 
+/* Elements of one type in words; 1: not with 32-bit offsets. */
+static int launch_words(const struct kern_exec *e, const struct kern_args *args,
+                        struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    struct words_form form;
+
+    if (p->in[0].dtype != p->out[0].dtype ||
+        !words_form_of(p, args->in[0], args->out[0], &form))
+        return 1;
+    return words_launch(&form, args->in[0], args->out[0], args->stream, err);
+}
+
+static int launch_vectors(const struct kern_exec *e,
+                          const struct kern_args *args, struct infer_error *err)
+{
+    const int rc = launch_words(e, args, err);
+
+    return rc > 0 ? launch_form<struct copy_args, find_vectors>(e, args, err)
+                  : rc;
+}
+
 KERN_FUNCTIONS(copy_cuda_vec) = {
     .supports = supports_form<struct copy_args, find_vectors>,
-    .launch = launch_form<struct copy_args, find_vectors>,
+    .launch = launch_vectors,
 };
 KERN_FUNCTIONS(copy_cuda_transpose) = {
     .supports = supports_form<struct transpose_args, find_tile>,
@@ -421,7 +393,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
     struct copy_args a = {};
+    const int rc = launch_words(e, args, err);
 
+    if (rc <= 0)
+        return rc;
     init(&a, &e->problem);
     a.x = args->in[0];
     a.y = args->out[0];
