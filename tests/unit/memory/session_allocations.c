@@ -2,8 +2,25 @@
 /* A run allocates nothing.  A program of its own, since every allocation of the
  * process counts: the threads of another test may end after the test, and a
  * thread of OpenMP loads libgcc when it ends. */
+#include "libinfer/device/cpu_wait.h"
 #include "tests/unit/memory/allocations.h"
 #include "tests/unit/runtime/network.h"
+
+/* Runs measure now and then how long threads wait for a core. */
+static void test_measurement(void **unused)
+{
+#ifdef COUNT_ALLOCATIONS
+    const int before = allocations;
+
+    (void)unused;
+    for (int i = 0; i < 3; i++)
+        assert_true(cpu_wait_measure() >= 0);
+    assert_int_equal(allocations, before);
+#else
+    (void)unused;
+    skip();
+#endif
+}
 
 /* ---- runs ---------------------------------------------------------- */
 
@@ -42,8 +59,13 @@ static void test_no_allocation(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_measurement),
         cmocka_unit_test(test_no_allocation),
     };
 
+    /* The wait of idle threads is given, so that no team of threads begins
+     * where other work takes the cores: the C library allocates for new
+     * threads. */
+    setenv("OMP_WAIT_POLICY", "passive", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
