@@ -8,6 +8,7 @@
  *   hard_swish       x * hard_sigmoid(x); x * clip(x + 3, 0, 6) / 6
  *   gelu             x / 2 * (1 + erf(x / sqrt 2)), and with tanh
  *   leaky_relu       prelu with one slope
+ *   x * x, 1 / x     powers of 2 and of -1, which are these bit for bit
  */
 #include "weights/passes/pass.h"
 
@@ -417,11 +418,38 @@ static int match_prelu(struct pass *p, int node)
     return become_unary(p, node, n->in[0], KERN_LEAKY_RELU, first, 0);
 }
 
+/* ---- powers --------------------------------------------------------- */
+
+static int match_power(struct pass *p, int node)
+{
+    const struct graph_node *n = &p->g->node[node];
+    int variable, constant, rc;
+    bool swapped;
+    double power;
+
+    if (!pass_binary(p, node, KERN_POW) ||
+        !pass_binary_constant(p, node, &variable, &constant, &swapped) ||
+        swapped || !pass_scalar(p, constant, &power) ||
+        !scalar_is_float(p->g->value[variable].dtype) ||
+        !pass_same_shape(&p->g->value[variable], &p->g->value[n->out[0]]))
+        return 0;
+    if (power == -1)
+        return become_unary(p, node, variable, KERN_RECIPROCAL, 0, 0);
+    if (power != 2)
+        return 0;
+    rc = pass_become(p, node, GRAPH_BINARY, (int[]){variable, variable}, 2);
+    if (rc < 0)
+        return rc;
+    p->g->node[node].attr.binary.kind = KERN_MUL;
+    pass_note(p, 0, "%s is a product", p->g->node[node].name);
+    return 1;
+}
+
 int pass_match_activations(struct pass *p, int node)
 {
     static int (*const match[])(struct pass *, int) = {
-        match_gelu,         match_gate, match_scaled_gate,
-        match_hard_sigmoid, match_clip, match_prelu,
+        match_gelu, match_gate,  match_scaled_gate, match_hard_sigmoid,
+        match_clip, match_prelu, match_power,
     };
     int rc = 0;
 

@@ -17,9 +17,11 @@
 
 enum { RESIDUAL = 2 };
 
-/* True for functions that vectorise. */
+/* True for functions that vectorise, and for powers. */
 static bool is_known(enum kern_binary_kind kind)
 {
+    if (kind == KERN_POW)
+        return true;
     switch (kind) {
 #define BINARY_INLINE(kind, name, value, integer)                              \
     case kind:                                                                 \
@@ -44,7 +46,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         return rc;
     if (!is_known(p->attr.binary.kind))
         return error_set(why, INFER_EUNSUPPORTED,
-                         "does add, sub, mul, div, min and max");
+                         "does add, sub, mul, div, pow, min and max");
     if (!cpu_act_known(&p->epilogue.act))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this activation");
     return 0;
@@ -114,11 +116,33 @@ CPU_CLONES static void binary_row(enum kern_binary_kind kind, const float *a,
     }
 }
 
+/* A call an element.  Powers that many elements share are most often 2, 3, 1/2
+ * or 1/3: those of small integers are products in double. */
+static void power_row(const float *a, int64_t sa, const float *b, int64_t sb,
+                      float *y, int64_t sy, int64_t n)
+{
+    if (sb == 0 && *b == 2) {
+        binary_row(KERN_MUL, a, sa, a, sa, y, sy, n);
+    } else if (sb == 0 && *b == 3) {
+        for (int64_t i = 0; i < n; i++) {
+            const double v = a[i * sa];
+            y[i * sy] = (float)(v * v * v);
+        }
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            y[i * sy] = powf(a[i * sa], b[i * sb]);
+    }
+}
+
 static void compute(const void *context, float *const *at,
                     const int64_t *stride, float *y, int64_t n)
 {
     const struct kern_problem *p = context;
 
+    if (p->attr.binary.kind == KERN_POW) {
+        power_row(at[1], stride[1], at[2], stride[2], y, 1, n);
+        return;
+    }
     binary_row(p->attr.binary.kind, at[1], stride[1], at[2], stride[2], y, 1,
                n);
 }

@@ -223,6 +223,35 @@ TEST(gelu_tanh)
     }
 }
 
+/* Powers of 2 and of -1; one of 3 stays. */
+TEST(powers)
+{
+    static const double power[] = {2, -1, 3};
+    struct net net;
+
+    for (int i = 0; i < 3; i++) {
+        const int x = begin(&net, 65 + (uint64_t)i);
+
+        net_output(&net, number(&net, KERN_POW, x, power[i]));
+        if (i == 2) {
+            net_refuses(&net, ACT);
+            net_end(&net);
+            continue;
+        }
+        net_check(&net, ACT, 1, 1);
+        assert_int_equal(net.g->n_nodes, 1);
+        const struct graph_node *n = &net.g->node[0];
+        if (i == 1) {
+            assert_int_equal(n->op, GRAPH_UNARY);
+            assert_int_equal(n->attr.unary.kind, KERN_RECIPROCAL);
+        } else {
+            assert_int_equal(n->op, GRAPH_BINARY);
+            assert_int_equal(n->attr.binary.kind, KERN_MUL);
+        }
+        net_end(&net);
+    }
+}
+
 TEST(prelu)
 {
     struct net net;
@@ -443,6 +472,7 @@ int main(void)
         cmocka_unit_test(clips),
         cmocka_unit_test(gelu),
         cmocka_unit_test(gelu_tanh),
+        cmocka_unit_test(powers),
         cmocka_unit_test(prelu),
         cmocka_unit_test(global_pooling),
         cmocka_unit_test(other_reductions),
