@@ -65,12 +65,14 @@ static int check(const struct kern_problem *p, struct infer_error *why)
 /* Cost of a convolution in tiles of m x m pixels; m = 1 is direct convolution:
  * a^2 C K multiplications a tile, plus reading the transformed filters once,
  * plus the transforms.  The unit is the time of a^2 multiplications for all
- * pairs of channels.  Measured on Zen 4 (118 GFLOP/s a core, weights outside of
- * the cache):
- *   - filters read from memory cost as much as 5 tiles, times the threads
- *     that share the memory's bandwidth;
- *   - transforms cost a tile as much as 9.2 channel pairs a channel. */
-#define FILTER_TILES    5.0
+ * pairs of channels.  Measured with weights outside of the cache:
+ *   - filters read from memory cost as much as 5 tiles (Zen 4, 118 GFLOP/s a
+ *     core) or 11 (Sapphire Rapids; 42 where other programs use its memory),
+ *     times the threads that share the memory's bandwidth.  Too large a number
+ *     costs at most 15 % of a layer of 14 x 14 pixels, too small a one 25 % of
+ *     one of 7 x 7;
+ *   - transforms cost a tile as much as 9.2 channel pairs a channel (Zen 4). */
+#define FILTER_TILES    10.0
 #define TRANSFORM_PAIRS 9.2
 
 static double cost(const struct kern_problem *p, int m, int threads)

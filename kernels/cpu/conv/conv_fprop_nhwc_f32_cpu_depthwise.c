@@ -261,7 +261,7 @@ static void run_item(const struct state *s, const struct item *i,
         for (int64_t r = i->first; r < i->first + i->rows; r++)
             run_row(s, i, r, b, &run, args);
     }
-    if (!e->bounded)
+    if (e->on_rows)
         activate(s, i, e, args->out[0]);
 }
 

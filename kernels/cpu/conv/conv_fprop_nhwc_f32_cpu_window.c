@@ -434,7 +434,7 @@ static void run_item(const struct state *s, const struct item *i,
 
     for (int64_t p = i->from; p < i->to; p++)
         run_panel(s, i, &run, x, args, p, scratch + s->scratch);
-    if (!e->bounded)
+    if (e->on_rows)
         activate(s, i, e, args->out[0]);
 }
 

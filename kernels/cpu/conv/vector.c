@@ -60,7 +60,6 @@ int vector_conv_supports(const struct kern_problem *p, struct infer_error *why)
 {
     enum { X, W, BIAS, RESIDUAL }; /* in[] of a convolution */
     const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
-    float low, high;
 
     if (!vector_steps())
         return error_set(why, INFER_EUNSUPPORTED, "needs AVX2 or AVX-512");
@@ -73,9 +72,7 @@ int vector_conv_supports(const struct kern_problem *p, struct infer_error *why)
                          "takes constant dense F32 weights");
     if (!cpu_is_dense(kern_problem_in(p, BIAS), KERN_NCHW))
         return error_set(why, INFER_EUNSUPPORTED, "takes a dense F32 bias");
-    if (!cpu_act_known(&p->epilogue.act) ||
-        (residual && p->epilogue.residual_last &&
-         !cpu_act_bounds(&p->epilogue.act, &low, &high)))
+    if (!cpu_act_known(&p->epilogue.act))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this epilogue");
     return 0;
 }
@@ -86,4 +83,5 @@ void vector_epilogue_fill(struct vector_epilogue *e,
     e->bias = NULL;
     e->of = *of;
     e->bounded = cpu_act_bounds(&of->act, &e->low, &e->high);
+    e->on_rows = !e->bounded && !of->residual_last;
 }

@@ -19,10 +19,11 @@
 struct vector_epilogue {
     const float *bias;       /* NULL or one per channel */
     struct kern_epilogue of; /* as the problem says */
-    /* Bounds cover identity, ReLU and clip (bounded); any other function is
-     * applied to finished rows. */
+    /* Bounds cover identity, ReLU and clip (bounded).  Any other function is
+     * applied to finished rows (on_rows), or, where the residual is added
+     * behind it, to each vector of sums before they are stored. */
     float low, high;
-    bool bounded;
+    bool bounded, on_rows;
 };
 
 /* Whether a convolution by these loops takes p's tensors and epilogue: 0, or

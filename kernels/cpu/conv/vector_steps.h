@@ -191,6 +191,15 @@ INLINE vec bounded(const struct vector_epilogue *e, vec v)
     return select_lanes(v > high, high, v);
 }
 
+INLINE vec activated(const struct vector_epilogue *e, vec v)
+{
+    float lanes[LANES];
+
+    store(lanes, v);
+    cpu_act(&e->of.act, lanes, lanes, LANES);
+    return load(lanes);
+}
+
 /* v is a sum with its bias; n of its lanes are stored at y. */
 INLINE void finish(const struct vector_epilogue *e, vec v,
                    const float *residual, float *y, int64_t n)
@@ -204,6 +213,8 @@ INLINE void finish(const struct vector_epilogue *e, vec v,
         v += r;
     if (e->bounded)
         v = bounded(e, v);
+    else if (last)
+        v = activated(e, v);
     if (residual && last)
         v += r;
     store_part(y, v, n);
@@ -344,7 +355,7 @@ TARGET static void rows_of(const struct vector_rows *r, int64_t rows,
         else
             product_panel(1, r->x, r->x_step, panel, channels, rows, t);
     }
-    for (i = 0; i < rows && !e->bounded; i++) {
+    for (i = 0; i < rows && e->on_rows; i++) {
         float *y = r->y + i * r->y_step + first;
 
         cpu_act(&e->of.act, y, y, last - first);
@@ -462,7 +473,7 @@ TARGET static void output(const struct winograd *w,
         output_tile(6, w, &p, e, m);
     else
         output_tile(4, w, &p, e, m);
-    for (i = 0; i < p.rows && !e->bounded; i++)
+    for (i = 0; i < p.rows && e->on_rows; i++)
         for (j = 0; j < p.cols; j++) {
             float *y = p.y + i * w->y_stride[1] + j * w->y_stride[2];
 
