@@ -17,6 +17,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
@@ -26,8 +27,12 @@
 /* in[] of a convolution */
 enum { X, W, BIAS, RESIDUAL };
 
-/* Pixels for which a panel of U is used while it is in the L2 cache. */
-#define RUN 96
+/* Fewest pixels of a block, for which all of U is read once, and the bytes of
+ * input that a block may have otherwise: these are read once a panel, from the
+ * L2 cache.  Half of that cache is for them (1 MiB where its size is unknown).
+ */
+#define FEW_PIXELS 96
+#define L2_BYTES   (1 << 20)
 
 struct state {
     const struct vector_steps *steps;
@@ -37,6 +42,7 @@ struct state {
      * its image and row, which `merged` runs leave at 0. */
     int64_t runs, length;
     bool merged;
+    int64_t block; /* pixels of a run that are computed at once */
 };
 
 /* ---- which problems ------------------------------------------------ */
@@ -68,6 +74,29 @@ static bool even(const struct kern_tensor *t, const struct kern_tensor *y,
            (y->dim[0] == 1 || t->stride[0] == y->dim[2] * y->dim[3] * step);
 }
 
+static int64_t l2_bytes(void)
+{
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    const long n = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+    if (n > 0)
+        return n;
+#endif
+    return L2_BYTES;
+}
+
+/* Pixels of equal blocks that keep to half of the L2 cache. */
+static int64_t block_of(int64_t length, int64_t channels)
+{
+    int64_t most =
+        channels > 0 ? l2_bytes() / 2 / (channels * (int64_t)sizeof(float)) : 0;
+
+    if (most < FEW_PIXELS)
+        most = FEW_PIXELS;
+    const int64_t blocks = (length + most - 1) / most;
+    return blocks > 0 ? (length + blocks - 1) / blocks : 1;
+}
+
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
@@ -91,6 +120,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
         s->length *= s->runs;
         s->runs = 1;
     }
+    s->block = block_of(s->length, p->in[X].dim[1]);
     if (!checked_mul((size_t)(s->panels * s->steps->panel),
                      (size_t)p->in[X].dim[1] * sizeof(float), &bytes)) {
         free(s);
@@ -151,7 +181,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct state *s = e->state;
     const struct kern_problem *p = &e->problem;
     const int64_t channels = p->in[X].dim[1], outputs = p->out[0].dim[1];
-    const int64_t blocks = (s->length + RUN - 1) / RUN * s->runs;
+    const int64_t blocks = (s->length + s->block - 1) / s->block * s->runs;
     /* Few blocks: each is divided among threads by panels. */
     const int64_t wanted = blocks >= 4 * s->threads ? 1 : s->threads;
     const int64_t parts = wanted < s->panels ? wanted : s->panels;
@@ -167,14 +197,14 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 #pragma omp parallel for num_threads(count) schedule(static) if (count > 1)
     for (i = 0; i < blocks * parts; i++) {
         const int64_t block = i / parts, run = block % s->runs;
-        const int64_t first = block / s->runs * RUN;
+        const int64_t first = block / s->runs * s->block;
         const int64_t rest = s->length - first;
         const struct vector_rows rows = locate(p, args, run, first);
         int64_t from, to;
 
         cpu_share(s->panels, (int)(i % parts), (int)parts, &from, &to);
-        s->steps->rows(&rows, rest < RUN ? rest : RUN, &epilogue, args->in[W],
-                       channels, outputs, from, to);
+        s->steps->rows(&rows, rest < s->block ? rest : s->block, &epilogue,
+                       args->in[W], channels, outputs, from, to);
     }
     return 0;
 }
