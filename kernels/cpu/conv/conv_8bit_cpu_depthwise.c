@@ -8,11 +8,14 @@
  * width, the input rows of each quad are put side by side, pixel for pixel, in
  * a buffer in the L1 cache: padding as the value that stands for 0, so that the
  * sums know no edges.  A column is then read by every output pixel that it
- * belongs to, whatever stride and dilation are.  Threads divide the rows of
- * outputs.
+ * belongs to, whatever stride and dilation are.  Where quads have room for the
+ * taps of the next rows of outputs too (3 of 4 input rows of a 3x3 window of
+ * stride 1), the buffer serves as many rows as fit: putting it together is a
+ * third of the work.  Threads divide the rows of outputs.
  *
- * Packed weights: [blocks of channels][quads][columns][channels of a block][4],
- * then offsets in the order of dot.h.
+ * Packed weights: [rows of outputs][blocks of
+ * channels][quads][columns][channels of a block][4], then offsets in the order
+ * of dot.h.
  */
 #include "config.h"
 
@@ -43,6 +46,9 @@ struct state {
     int64_t block;   /* channels */
     int64_t blocks;  /* of channels */
     int64_t quads;   /* of a column of the window */
+    int64_t turns;   /* rows of outputs that a buffer serves */
+    int64_t taps;    /* input rows that these read */
+    size_t turn;     /* bytes of weights of one of them */
     int64_t pixels;  /* output pixels of a stretch */
     int64_t columns; /* input pixels that they read */
     int64_t vector;  /* floats of a vector of channels */
@@ -96,16 +102,26 @@ static bool set_sizes(struct kern_exec *e, struct state *s)
         s->pixels = g->out[2];
     s->columns = s->pixels > 0 ? (s->pixels - 1) * g->step[2] + halo : 0;
     if (!checked_mul((size_t)(s->quads * g->window[2]), quad, &columns) ||
-        !checked_mul(columns + (size_t)s->block * 4, (size_t)s->blocks, &all) ||
+        !checked_mul(columns, (size_t)s->blocks, &s->turn) ||
+        !checked_mul(s->turn, (size_t)s->turns, &s->weights) ||
+        !checked_add(s->weights, (size_t)(s->block * s->blocks) * 4, &all) ||
         all > SIZE_MAX / 2)
         return false;
-    s->weights = all - (size_t)(s->block * s->blocks) * 4;
     e->packed[W] = all;
     if (!checked_mul((size_t)(s->quads * s->columns), quad, &s->buffer) ||
         !checked_mul(s->buffer, (size_t)s->threads, &all) || all > SIZE_MAX / 2)
         return false;
     e->workspace = (size_t)s->vector * 4 * sizeof(float) + all;
     return true;
+}
+
+/* How many rows of outputs the quads of one hold the taps of. */
+static int64_t turns_of(const struct dot_layer *g, int64_t quads)
+{
+    const bool plane = g->window[0] == 1 && g->dilation[1] == 1;
+    const int64_t free = quads * 4 - g->window[1];
+
+    return plane && g->step[1] > 0 ? free / g->step[1] + 1 : 1;
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,
@@ -123,6 +139,8 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     s->block = s->steps->block;
     s->blocks = (g->groups + s->block - 1) / s->block;
     s->quads = (g->window[0] * g->window[1] + 3) / 4;
+    s->turns = turns_of(g, s->quads);
+    s->taps = g->window[0] * g->window[1] + (s->turns - 1) * g->step[1];
     s->vector = dot_layer_vector(g);
     if (!set_sizes(e, s)) {
         free(s);
@@ -159,10 +177,15 @@ static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
             for (int64_t c = 0; c < columns; c++) {
                 const int8_t w = from[(k * rows + r) * columns + c];
 
-                to[(((block * s->quads + r / 4) * columns + c) * s->block +
-                    lane) *
-                       4 +
-                   r % 4] = w;
+                for (int64_t t = 0; t < s->turns; t++) {
+                    const int64_t at = r + t * g->step[1];
+
+                    to[t * (int64_t)s->turn +
+                       (((block * s->quads + at / 4) * columns + c) * s->block +
+                        lane) *
+                           4 +
+                       at % 4] = w;
+                }
                 sum += w;
             }
         offset[block * s->block + lane] = sum * dot_zero(&e->problem);
@@ -187,20 +210,21 @@ static void mix_quad(const struct job *j, const struct dot_at *a, int64_t quad,
                      int64_t k, const uint8_t *padding, uint8_t *to,
                      struct dot_mix *m)
 {
-    const struct dot_layer *g = &j->s->g;
+    const struct state *s = j->s;
+    const struct dot_layer *g = &s->g;
     const int64_t left = a->d[2] * g->step[2] - g->pad[2];
 
     for (int i = 0; i < 4; i++) {
         const int64_t row = quad * 4 + i;
+        const bool plane = s->turns > 1; /* rows are those of one plane */
         const int64_t d = a->d[0] * g->step[0] - g->pad[0] +
-                          row / g->window[1] * g->dilation[0];
+                          (plane ? 0 : row / g->window[1]) * g->dilation[0];
         const int64_t h = a->d[1] * g->step[1] - g->pad[1] +
-                          row % g->window[1] * g->dilation[1];
+                          (plane ? row : row % g->window[1]) * g->dilation[1];
 
         m->row[i] = padding;
         m->step[i] = 0;
-        if (row >= g->window[0] * g->window[1] || d < 0 || d >= g->in[0] ||
-            h < 0 || h >= g->in[1])
+        if (row >= s->taps || d < 0 || d >= g->in[0] || h < 0 || h >= g->in[1])
             continue;
         m->row[i] = j->x + a->n * g->x_image + d * g->x[0] + h * g->x[1] +
                     left * g->x[2] + k;
@@ -210,7 +234,8 @@ static void mix_quad(const struct job *j, const struct dot_at *a, int64_t quad,
     m->to = to;
 }
 
-/* `n` output pixels along the width from `a` on. */
+/* `n` output pixels along the width from `a` on, of as many rows as a buffer
+ * serves. */
 static void run_stretch(const struct job *j, const struct dot_at *a, int64_t n,
                         uint8_t *buffer)
 {
@@ -229,8 +254,6 @@ static void run_stretch(const struct job *j, const struct dot_at *a, int64_t n,
                           .rows = s->quads,
                           .taps = g->window[2],
                           .pixels = n,
-                          .y_at = dot_place(g->y_image, g->y, a),
-                          .r_at = dot_place(g->r_image, g->r, a),
                           .y_step = g->y[2],
                           .r_step = g->r[2]};
 
@@ -242,11 +265,16 @@ static void run_stretch(const struct job *j, const struct dot_at *a, int64_t n,
             mix_quad(j, a, q, d.k, padding, buffer + q * row, &m);
             s->steps->mix(&m);
         }
-        d.w = j->w + b * s->quads * g->window[2] * s->block * 4;
         d.offset = (const int32_t *)(const void *)(j->w + s->weights) + d.k;
         d.scale = j->scale + d.k;
         d.bias = j->bias + d.k;
-        s->steps->depth(&d, &j->finish);
+        for (int64_t t = 0; t < s->turns && a->d[1] + t < g->out[1]; t++) {
+            d.w = j->w + t * (int64_t)s->turn +
+                  b * s->quads * g->window[2] * s->block * 4;
+            d.y_at = dot_place(g->y_image, g->y, a) + t * g->y[1];
+            d.r_at = dot_place(g->r_image, g->r, a) + t * g->r[1];
+            s->steps->depth(&d, &j->finish);
+        }
     }
 }
 
@@ -275,7 +303,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     float *v = args->workspace;
     uint8_t *buffers = (uint8_t *)(v + s->vector * 4);
     const int64_t each = g->out[2] > 0 ? (g->out[2] - 1) / s->pixels + 1 : 0;
-    const int64_t rows = g->out[2] > 0 ? g->pixels / g->out[2] : 0;
+    const int64_t groups = (g->out[1] - 1) / s->turns + 1; /* of rows */
+    const int64_t rows =
+        g->pixels > 0 ? g->pixels / g->out[2] / g->out[1] * groups : 0;
     const int count =
         cpu_threads(s->threads, g->pixels * g->terms * g->groups / 4);
     struct job j = {s, &e->problem, args->in[X], args->in[W], NULL, NULL, {0}};
@@ -293,7 +323,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 #pragma omp parallel for num_threads(count) schedule(static) if (count > 1)
     for (int64_t i = 0; i < rows * each; i++) {
         const int64_t first = i % each * s->pixels, rest = g->out[2] - first;
-        const struct dot_at a = dot_pixel_at(g, i / each * g->out[2] + first);
+        const int64_t plane = i / each / groups, row = i / each % groups;
+        const struct dot_at a = dot_pixel_at(
+            g, (plane * g->out[1] + row * s->turns) * g->out[2] + first);
 
         run_stretch(&j, &a, rest < s->pixels ? rest : s->pixels,
                     buffers + (size_t)this_thread() * s->buffer);
