@@ -198,21 +198,27 @@ static int resample_axis(const struct infer_image *in, int size,
     return rc;
 }
 
+/* Positions are summed up, as Pillow has them: one that lies between two pixels
+ * falls to the same of them. */
 static int resize_nearest(const struct infer_image *in, int width, int height,
                           struct infer_error *err, struct infer_image *out)
 {
+    const double down = (double)in->height / height;
+    const double right = (double)in->width / width;
     size_t pixel = (size_t)in->channels;
+    double at_y = down * 0.5, at_x;
     uint8_t *to;
     int x, y, rc = image_new(width, height, in->channels, err, out);
 
     if (rc < 0)
         return rc;
     to = out->pixels;
-    for (y = 0; y < height; y++) {
-        int sy = (int)((y + 0.5) * ((double)in->height / height));
+    for (y = 0; y < height; y++, at_y += down) {
+        int sy = at_y < in->height ? (int)at_y : in->height - 1;
 
-        for (x = 0; x < width; x++, to += pixel) {
-            int sx = (int)((x + 0.5) * ((double)in->width / width));
+        at_x = right * 0.5;
+        for (x = 0; x < width; x++, to += pixel, at_x += right) {
+            int sx = at_x < in->width ? (int)at_x : in->width - 1;
 
             memcpy(to,
                    in->pixels +

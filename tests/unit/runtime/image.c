@@ -77,6 +77,25 @@ TEST(test_resize_equals_pillow)
     infer_image_free(&in);
 }
 
+/* Between two pixels, at 0.5 of 2 in 7, Pillow takes what the sum of its steps
+ * gives. */
+TEST(test_nearest_between)
+{
+    static const uint8_t want[7] = {0, 0, 0, 0, 1, 1, 1};
+    uint8_t pixel[2] = {0, 1};
+    struct infer_image in = {.width = 2, .height = 1, .channels = 1, pixel};
+    struct infer_image out;
+
+    assert_int_equal(image_resize(&in, 7, 1, GRAPH_NEAREST, NULL, &out), 0);
+    assert_memory_equal(out.pixels, want, 7);
+    infer_image_free(&out);
+    in.width = 1;
+    in.height = 2;
+    assert_int_equal(image_resize(&in, 1, 7, GRAPH_NEAREST, NULL, &out), 0);
+    assert_memory_equal(out.pixels, want, 7);
+    infer_image_free(&out);
+}
+
 /* One column of 2^21 rows as 64 columns would be 2^27 pixels before its rows
  * are resampled: each column is the resampled one, and the whole takes little.
  */
@@ -449,6 +468,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_resize_equals_pillow),
+        cmocka_unit_test(test_nearest_between),
         cmocka_unit_test(test_resize_of_a_line),
         cmocka_unit_test(test_png_suites),
         cmocka_unit_test(test_jpeg_reference),
