@@ -241,8 +241,9 @@ static bool put_weight(cJSON *weights, const struct graph_value *v)
     return false;
 }
 
-/* The weights that have a shape but no data yet: an architecture's. */
-static bool put_weights(cJSON *json, const struct graph *g)
+/* The weights that have a shape but no data yet, an architecture's, or `all`.
+ */
+static bool put_weights(cJSON *json, const struct graph *g, bool all)
 {
     size_t values = g->n_values > 0 ? (size_t)g->n_values : 1;
     unsigned char *given = calloc(values, 1);
@@ -255,7 +256,7 @@ static bool put_weights(cJSON *json, const struct graph *g)
     for (i = 0; ok && i < g->n_values; i++) {
         const struct graph_value *v = &g->value[i];
 
-        if (v->name != NULL && v->producer < 0 && v->data == NULL &&
+        if (v->name != NULL && v->producer < 0 && (all || v->data == NULL) &&
             !given[i] && v->rank >= 0)
             ok = put_weight(weights, v);
     }
@@ -267,7 +268,7 @@ static bool put_weights(cJSON *json, const struct graph *g)
     return put(json, "weights", weights);
 }
 
-struct cJSON *graph_to_json(const struct graph *g)
+static struct cJSON *to_json(const struct graph *g, bool all)
 {
     cJSON *json = cJSON_CreateObject();
 
@@ -280,9 +281,19 @@ struct cJSON *graph_to_json(const struct graph *g)
         !put(json, "outputs", names_to_json(g, g->output, g->n_outputs)) ||
         (g->task != NULL && !put(json, "task", cJSON_CreateString(g->task))) ||
         (g->n_labels > 0 && !put(json, "labels", labels_to_json(g))) ||
-        !put_weights(json, g)) {
+        !put_weights(json, g, all)) {
         cJSON_Delete(json);
         return NULL;
     }
     return json;
+}
+
+struct cJSON *graph_to_json(const struct graph *g)
+{
+    return to_json(g, false);
+}
+
+struct cJSON *graph_to_architecture(const struct graph *g)
+{
+    return to_json(g, true);
 }

@@ -47,6 +47,18 @@ rm -f "$dir/own.infer"
 expect 0 'nodes *7' "$here/wconv" inspect "$a"
 expect 0 '10 test pictures.*accuracy 100' "$train" --data="$data" --evaluate \
     --init-from="$a" -b 5
+# Ten pictures of a batch of 64 are one batch of ten: the same bits.
+for batch in 10 64; do
+    expect 0 'step 2' run "$dir/all$batch.safetensors" -b $batch --steps=2 \
+        --no-shuffle --log="$dir/all$batch.csv"
+done
+cut -d, -f1-5 "$dir/all10.csv" >"$dir/all10"
+cut -d, -f1-5 "$dir/all64.csv" >"$dir/all64"
+same "$dir/all10" "$dir/all64"
+# What inspect prints of a checkpoint is an architecture that train takes.
+"$here/wconv" inspect "$a" --json >"$dir/printed.json"
+expect 0 'step 1' "$train" --arch="$dir/printed.json" --data="$data" -b 5 \
+    -o "$dir/printed.safetensors" --steps=1
 # Folders named as the labels of the network are those classes, in any order.
 sed 's/"outputs"/"labels": ["zero", "one", "two", "three", "four", "five", "six",\
 "seven", "eight", "nine"], &/' "$src/tests/arch/tiny.json" >"$dir/labels.json"
@@ -229,8 +241,8 @@ done
 expect 0 . run "$dir/own.safetensors" --steps=1 --init-from="$dir/own.safetensors"
 same "$src/tests/arch/tiny.json" "$dir/own.json"
 rm -f "$dir/own.json" "$dir/own.safetensors"
-expect 2 'batch=1048576: .* are needed' run "$dir/y.safetensors" --steps=1 \
-    -b 1048576 --arch=resnet18
+expect 2 'with 10 pictures per batch' run "$dir/y.safetensors" --steps=1 \
+    -b 10 --memory=1M --arch=resnet18
 absent "$dir/y.safetensors"
 
 # ---- a resumed run is the uninterrupted one, with every rule

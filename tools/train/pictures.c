@@ -117,13 +117,13 @@ int train_check_classes(const struct train_run *r, const struct net *n,
     return 0;
 }
 
-/* Losses and gradients are divided by the batch size, filling included. */
+/* Fewer than a batch: they are one. */
 static void note_small_set(const struct train_run *r)
 {
     if (r->train.count < r->request->batch && r->cli->verbosity >= 0)
         cli_error(r->cli,
-                  "%s: %lld pictures do not fill a batch of %lld: a smaller -b "
-                  "trains faster",
+                  "%s: %lld pictures do not fill a batch of %lld: all of them "
+                  "are one",
                   r->train.path, (long long)r->train.count,
                   (long long)r->request->batch);
 }

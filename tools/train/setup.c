@@ -176,10 +176,16 @@ int train_first_weights(struct train_run *r, struct net *n,
     return rc;
 }
 
-/* Pictures of a batch for this process. */
+/* Pictures of a batch for this process: no more than there are, since blank
+ * ones would count in the mean of the loss and in the statistics of batch
+ * norms. */
 static int64_t train_part(const struct train_run *r)
 {
-    return r->request->batch / (r->exchange ? r->exchange->size : 1);
+    const int64_t processes = r->exchange ? r->exchange->size : 1;
+    const int64_t part = r->request->batch / processes;
+    const int64_t most = r->train.count / processes;
+
+    return most > 0 && most < part ? most : part;
 }
 
 /* Loader threads: one if the CPU trains; with a GPU half of the cores, shared

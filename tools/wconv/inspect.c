@@ -8,6 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/json.h"
+#include "libinfer/graph/graph_json.h"
 #include "tools/wconv/page.h"
 
 static const char usage[] =
@@ -247,7 +248,7 @@ static int show(const struct cli *cli, const struct inspect_request *r,
         }
     }
     if (cli->json) {
-        cJSON *json = s->graph != NULL ? graph_to_json(s->graph)
+        cJSON *json = s->graph != NULL ? graph_to_architecture(s->graph)
                                        : dict_json(&s->import.dict);
 
         if (json == NULL)
