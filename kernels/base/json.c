@@ -151,13 +151,13 @@ static int check_tree(const cJSON *root, struct infer_error *err)
     return INFER_OK;
 }
 
-int json_parse(const char *text, size_t bytes, bool allow_nan,
-               struct infer_error *err, cJSON **out)
+int json_parse_within(const char *text, size_t bytes, size_t room,
+                      bool allow_nan, struct infer_error *err, cJSON **out)
 {
     size_t not_finite = 0;
     char *copy = NULL;
     cJSON *root;
-    int rc = json_scan(text, bytes, allow_nan, &not_finite, err);
+    int rc = json_scan(text, bytes, room, allow_nan, &not_finite, err);
 
     if (rc < 0)
         return rc;
@@ -180,6 +180,12 @@ int json_parse(const char *text, size_t bytes, bool allow_nan,
     }
     *out = root;
     return INFER_OK;
+}
+
+int json_parse(const char *text, size_t bytes, bool allow_nan,
+               struct infer_error *err, cJSON **out)
+{
+    return json_parse_within(text, bytes, bytes, allow_nan, err, out);
 }
 
 /* ---- members ------------------------------------------------------- */

@@ -13,6 +13,7 @@ struct scan {
     const unsigned char *start, *at, *end;
     bool allow_nan;
     size_t cost; /* bytes of the tree so far */
+    size_t most; /* that cost may be */
     size_t not_finite;
     struct infer_error *err;
 };
@@ -244,9 +245,9 @@ static int scan_value(struct scan *s, char *stack, int *depth, bool *opened)
     if (s->at == s->end)
         return fail(s, "the text ends too early");
     s->cost += VALUE_COST;
-    if (s->cost > JSON_FREE_BYTES + (size_t)(s->end - s->start))
+    if (s->cost > s->most)
         return fail(s, "more values than the limit: in memory they would take "
-                       "24 MiB more than the text");
+                       "24 MiB more than the text or its file");
     if (*s->at != '[' && *s->at != '{')
         return scan_scalar(s);
     if (*depth == JSON_MAX_DEPTH)
@@ -260,13 +261,14 @@ static int scan_value(struct scan *s, char *stack, int *depth, bool *opened)
     return stack[*depth - 1] == '}' ? scan_key(s) : INFER_OK;
 }
 
-int json_scan(const char *text, size_t bytes, bool allow_nan,
+int json_scan(const char *text, size_t bytes, size_t room, bool allow_nan,
               size_t *not_finite, struct infer_error *err)
 {
     struct scan s = {
         .start = (const unsigned char *)text,
         .at = (const unsigned char *)text,
         .end = (const unsigned char *)text + bytes,
+        .most = JSON_FREE_BYTES + (room > bytes ? room : bytes),
         .allow_nan = allow_nan,
         .err = err,
     };

@@ -305,6 +305,7 @@ int aten_argsort(struct onnx_import *im)
     aten_set_int(&a, "largest", aten_flag(im, "descending", false));
     return onnx_steps(
         im, "TopK",
-        (struct pb_span[]){x, aten_list1(im, aten_dim(im, x, axis))}, 2, out, 2,
-        a.item, a.n);
+        (struct pb_span[]){x, aten_cut(im, ATEN_STEP(im, "Shape", NULL, x), 0,
+                                       axis, axis + 1)},
+        2, out, 2, a.item, a.n);
 }

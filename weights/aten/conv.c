@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions and pools. */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
 #include "weights/aten/aten.h"
+#include "weights/onnx/composed/compose.h"
 
 #define MAX_SPACE 3
+/* Of an adaptive pool, along an axis of free size. */
+#define MAX_FREE_WINDOWS 64
 
 /* ONNX has the paddings at the beginnings, then those at the ends. */
 static void set_pads(struct aten_attrs *a, int n, const int64_t *pad,
@@ -345,6 +349,80 @@ static struct pb_span windows_along(struct onnx_import *im, struct pb_span x,
     return aten_step(im, "Concat", &a, (int)to, part);
 }
 
+/* Which of the entries of an axis of x, which is free, are in each window:
+ * to,size, of truth values; *wide: how many, to,1. */
+static int inside_windows(struct onnx_import *im, int x, int axis, int64_t to,
+                          int *wide)
+{
+    const int n = compose_entries(im, x, axis);
+    const int count = compose_integer(im, INFER_I64, to);
+    const int i = compose_count(im, to, 2, 0);
+    const int at = compose_count_of(im, x, axis, 2, 1);
+    int begin =
+        compose_binary(im, KERN_DIV, compose_binary(im, KERN_MUL, i, n), count);
+    int end =
+        compose_binary(im, KERN_ADD, i, compose_integer(im, INFER_I64, 1));
+
+    end = compose_binary(im, KERN_MUL, end, n);
+    end = compose_binary(im, KERN_ADD, end,
+                         compose_integer(im, INFER_I64, to - 1));
+    end = compose_binary(im, KERN_DIV, end, count);
+    *wide = compose_binary(im, KERN_SUB, end, begin);
+    begin = compose_binary(im, KERN_GREATER_EQUAL, at, begin);
+    end = compose_binary(im, KERN_LESS, at, end);
+    return compose_binary(im, KERN_AND, begin, end);
+}
+
+/* Averages as a product with a matrix, maxima one after the other. */
+static int pool_freely(struct onnx_import *im, int x, int axis, int64_t to)
+{
+    const bool max = strcmp(aten_row(im)->onnx, "ReduceMax") == 0;
+    const int last = compose_rank(im, x) - 1;
+    int64_t line[INFER_MAX_RANK];
+    int part[MAX_FREE_WINDOWS], wide, inside, none, y;
+
+    if (im->rc < 0 || to < 1 || to > MAX_FREE_WINDOWS) {
+        onnx_fail(im, INFER_EUNSUPPORTED, "%lld windows along a free axis",
+                  (long long)to);
+        return -1;
+    }
+    inside = inside_windows(im, x, axis, to, &wide);
+    if (!max) {
+        y = compose_binary(im, KERN_DIV, compose_cast(im, INFER_F32, inside),
+                           compose_cast(im, INFER_F32, wide));
+        x = axis == last ? x : compose_swap(im, x, axis, last);
+        x = compose_matmul(im, x, y, true, 1);
+        return axis == last ? x : compose_swap(im, x, axis, last);
+    }
+    none = compose_number(im, compose_dtype(im, x), -INFINITY);
+    for (int d = 0; d <= last; d++)
+        line[d] = d == axis ? -1 : 1;
+    for (int i = 0; i < to; i++) {
+        y = compose_reshape(im, compose_slice(im, inside, 0, i, i + 1, 1),
+                            last + 1, line);
+        part[i] = compose_reduce(im, KERN_REDUCE_MAX,
+                                 compose_where(im, y, x, none), axis);
+    }
+    return to == 1 ? part[0] : compose_concat(im, (int)to, part, axis);
+}
+
+/* The same of a tensor by name. */
+static struct pb_span windows_freely(struct onnx_import *im, struct pb_span x,
+                                     int axis, int64_t to)
+{
+    struct pb_span name = onnx_fresh_name(im, x);
+    int v = onnx_value_find(im, x), value = -1;
+
+    if (im->rc < 0 || v < 0 || onnx_value_graph(im, v, &value) < 0)
+        return x;
+    value = pool_freely(im, value, axis, to);
+    if (im->rc == 0 && onnx_value_get(im, name, &v) == 0) {
+        im->value[v].state = ONNX_GRAPH;
+        im->value[v].graph = value;
+    }
+    return name;
+}
+
 /* Where the size is a multiple of the result's: a plain pool. */
 static struct pb_span plain_pool(struct onnx_import *im, struct pb_span x,
                                  int n, const int64_t *size, const int64_t *to)
@@ -358,6 +436,46 @@ static struct pb_span plain_pool(struct onnx_import *im, struct pb_span x,
     aten_set_ints(&a, "kernel_shape", window, n);
     aten_set_ints(&a, "strides", window, n);
     return ATEN_STEP(im, max ? "MaxPool" : "AveragePool", &a, x);
+}
+
+/* Whether a computed number is the size of an axis at every probe. */
+static bool is_size_of(struct onnx_import *im, const struct aten_arg *a,
+                       struct pb_span x, int axis)
+{
+    const struct onnx_small *const *small = NULL;
+    struct graph_type t;
+    struct pb_span now;
+
+    if (a->kind != ATEN_VALUE || aten_alias_read(im, a->text, &now) < 0 ||
+        onnx_named_small(im, now, &small) < 0 || !small)
+        return false;
+    for (int p = 0; p < im->probes; p++)
+        if (onnx_named_type(im, x, p, &t) < 0 || small[p]->count != 1 ||
+            !small[p]->i || small[p]->i[0] != t.dim[axis])
+            return false;
+    return true;
+}
+
+/* The sizes of the result; -1: that of the axis, which is free. */
+static int read_output_size(struct onnx_import *im, const struct aten_arg *want,
+                            struct pb_span x, int n, int64_t *to)
+{
+    bool computed = false;
+
+    for (int i = 0; want->kind == ATEN_LIST && i < want->n; i++)
+        computed |= want->item[i].kind == ATEN_VALUE;
+    if (!computed || want->n != n)
+        return aten_each(im, "output_size", n, 1, to);
+    for (int i = 0; i < n && im->rc == 0; i++)
+        if (want->item[i].kind == ATEN_INT)
+            to[i] = want->item[i].i;
+        else if (is_size_of(im, &want->item[i], x, 2 + i))
+            to[i] = aten_dim(im, x, 2 + i);
+        else
+            onnx_fail(im, INFER_EUNSUPPORTED,
+                      "a pool to a size that is "
+                      "computed");
+    return im->rc;
 }
 
 int aten_adaptive_pool(struct onnx_import *im)
@@ -374,17 +492,16 @@ int aten_adaptive_pool(struct onnx_import *im)
         return im->rc < 0 ? im->rc
                           : onnx_fail(im, INFER_EFORMAT,
                                       "argument 'output_size' is missing");
-    aten_each(im, "output_size", n, 1, to);
+    read_output_size(im, want, x, n, to);
     for (int i = 0; i < n && im->rc == 0; i++) {
         size[i] = aten_dim(im, x, 2 + i);
         if (want->kind == ATEN_LIST && i < want->n &&
             want->item[i].kind == ATEN_NONE)
             to[i] = size[i];
         all_one &= to[i] == 1;
-        if (!all_one && (size[i] < 1 || to[i] < 1 || size[i] > 1 << 20))
-            return onnx_fail(im, INFER_EUNSUPPORTED,
-                             "an adaptive pool of free sizes: state them with "
-                             "--input-shape");
+        if (to[i] < 1 && size[i] >= 0)
+            return onnx_fail(im, INFER_EFORMAT, "a pool to a size of %lld",
+                             (long long)to[i]);
     }
     if (im->rc < 0)
         return im->rc;
@@ -393,15 +510,19 @@ int aten_adaptive_pool(struct onnx_import *im)
                             max ? "GlobalMaxPool" : "GlobalAveragePool", NULL,
                             1, &x);
     for (int i = 0; i < n; i++)
-        if (size[i] < 1 || to[i] < 1)
+        if (size[i] == 0 || size[i] > 1 << 20)
             return onnx_fail(im, INFER_EUNSUPPORTED,
-                             "an adaptive pool of free sizes");
+                             "an adaptive pool of %lld entries",
+                             (long long)size[i]);
         else
-            plain &= size[i] % to[i] == 0;
+            plain &= size[i] > 0 && size[i] % to[i] == 0;
     if (plain)
         x = plain_pool(im, x, n, size, to);
     for (int i = 0; i < n && !plain; i++)
-        x = windows_along(im, x, 2 + i, size[i], to[i]);
+        if (size[i] > 0)
+            x = windows_along(im, x, 2 + i, size[i], to[i]);
+        else if (to[i] != size[i]) /* a size that is kept is -1 in both */
+            x = windows_freely(im, x, 2 + i, to[i]);
     return give_picture(im, added, "Identity", NULL, 1, &x);
 }
 

@@ -128,24 +128,47 @@ static struct pb_span joined_indices(struct onnx_import *im, int n,
     return n == 1 ? part[0] : aten_step(im, "Concat", &a, n, part);
 }
 
+/* A mask of some dimensions as an index of each: how many. */
+static int places_of_mask(struct onnx_import *im, struct pb_span mask, int room,
+                          struct pb_span *index)
+{
+    const int rank = aten_rank(im, mask);
+    struct pb_span at;
+
+    if (im->rc == 0 && (rank < 1 || rank > room)) {
+        onnx_fail(im, INFER_EUNSUPPORTED, "a mask of rank %d as an index",
+                  rank);
+        return 0;
+    }
+    at = ATEN_STEP(im, "NonZero", NULL, mask);
+    for (int d = 0; d < rank; d++)
+        index[d] =
+            ATEN_STEP(im, "Gather", NULL, at, aten_scalar(im, INFER_I64, d));
+    return rank;
+}
+
 /* The indices that are given: how many, where the first and the last stand. */
 static int list_indices(struct onnx_import *im, struct pb_span *index,
                         int *place)
 {
     struct pb_span all[INFER_MAX_RANK];
     const int n = aten_tensors(im, "indices", INFER_MAX_RANK, all);
-    int given = 0;
+    int given = 0, at = 0;
 
-    for (int i = 0; i < n; i++) {
-        if (all[i].bytes == 0)
-            continue;
-        if (aten_need_type(im, all[i], "what an index chooses") == 0 &&
-            aten_type_of(im, all[i]) == INFER_BOOL)
-            onnx_fail(im, INFER_EUNSUPPORTED,
-                      "a mask as an index: how many it chooses depends on "
-                      "data");
-        index[given] = aten_cast(im, all[i], INFER_I64);
-        place[given++] = i;
+    for (int i = 0; i < n && im->rc == 0; i++) {
+        int wide = 1;
+
+        if (all[i].bytes > 0) {
+            if (aten_need_type(im, all[i], "what an index chooses") == 0 &&
+                aten_type_of(im, all[i]) == INFER_BOOL)
+                wide = places_of_mask(im, all[i], INFER_MAX_RANK - given,
+                                      index + given);
+            else
+                index[given] = aten_cast(im, all[i], INFER_I64);
+            for (int d = 0; d < wide; d++)
+                place[given++] = at + d;
+        }
+        at += wide;
     }
     if (given == 0)
         onnx_fail(im, INFER_EFORMAT, "no index");
@@ -249,6 +272,46 @@ static struct pb_span values_first(struct onnx_import *im, struct pb_span value,
     return aten_permute(im, value, k, order);
 }
 
+/* The one index where it is a mask of the first dimensions: then its name. */
+static struct pb_span only_mask(struct onnx_import *im)
+{
+    struct pb_span all[INFER_MAX_RANK];
+    const int n = aten_tensors(im, "indices", INFER_MAX_RANK, all);
+
+    return im->rc == 0 && n == 1 && all[0].bytes > 0 &&
+                   aten_type_of(im, all[0]) == INFER_BOOL
+               ? all[0]
+               : aten_no_input();
+}
+
+/* Whether a tensor has one element. */
+static bool is_number(struct onnx_import *im, struct pb_span x)
+{
+    const int rank = aten_rank(im, x);
+
+    for (int d = 0; d < rank; d++)
+        if (aten_dim(im, x, d) != 1)
+            return false;
+    return im->rc == 0;
+}
+
+/* One number where the mask is true. */
+static int put_number(struct onnx_import *im, struct pb_span x,
+                      struct pb_span mask, struct pb_span value)
+{
+    const int rank = aten_rank(im, x), wide = aten_rank(im, mask);
+    int64_t axes[INFER_MAX_RANK];
+
+    for (int d = wide; d < rank; d++)
+        axes[d - wide] = d;
+    if (wide < rank)
+        mask = ATEN_STEP(im, "Unsqueeze", NULL, mask,
+                         aten_list(im, rank - wide, axes));
+    if (aten_flag(im, "accumulate", false))
+        value = ATEN_STEP(im, "Add", NULL, x, value);
+    return ATEN_LAST(im, "Where", NULL, mask, value, x);
+}
+
 /* Values at indices of the first dimensions, of others that stand side by side,
  * or one number. */
 int aten_index_put(struct onnx_import *im)
@@ -260,11 +323,18 @@ int aten_index_put(struct onnx_import *im)
     int place[INFER_MAX_RANK];
     struct aten_attrs first = {.n = 0}, end = {.n = 0}, start = {.n = 0};
     struct aten_attrs how = {.n = 0};
-    const int n = list_indices(im, index, place);
+    const struct pb_span mask = only_mask(im);
+    int n;
 
+    value = aten_cast(im, aten_tensor(im, "values"), aten_type_of(im, self));
+    if (mask.bytes > 0 && is_number(im, value) &&
+        aten_need_type(im, mask, "what an index chooses") == 0)
+        return put_number(
+            im, self, mask,
+            ATEN_STEP(im, "Reshape", NULL, value, aten_list(im, 0, NULL)));
+    n = list_indices(im, index, place);
     if (im->rc < 0)
         return im->rc;
-    value = aten_cast(im, aten_tensor(im, "values"), aten_type_of(im, self));
     index[0] = joined_indices(im, n, index);
     if (place[n - 1] != n - 1) {
         x = indexed_first(im, self, n, place, back);
@@ -294,6 +364,55 @@ int aten_index_put(struct onnx_import *im)
     return aten_same(im, 0, aten_permute(im, x, rank, back));
 }
 
+/* ---- places where a mask is true ----------------------------------- */
+
+/* A row for each element that is not 0: its indices. */
+int aten_nonzero(struct onnx_import *im)
+{
+    struct aten_attrs a = {.n = 0};
+
+    aten_set_ints(&a, "perm", (const int64_t[]){1, 0}, 2);
+    return ATEN_LAST(im, "Transpose", &a,
+                     ATEN_STEP(im, "NonZero", NULL, aten_tensor(im, "self")));
+}
+
+/* Elements where the mask is true; both have the larger shape. */
+int aten_masked_select(struct onnx_import *im)
+{
+    const struct pb_span mask = aten_tensor(im, "mask");
+    struct pb_span x = aten_tensor(im, "self"), where, places;
+    struct aten_attrs a = {.n = 0};
+
+    if (aten_need_type(im, mask, "what a mask chooses") < 0)
+        return im->rc;
+    where =
+        ATEN_STEP(im, "Expand", NULL, mask, ATEN_STEP(im, "Shape", NULL, x));
+    x = ATEN_STEP(im, "Expand", NULL, x, ATEN_STEP(im, "Shape", NULL, where));
+    aten_set_ints(&a, "perm", (const int64_t[]){1, 0}, 2);
+    places =
+        ATEN_STEP(im, "Transpose", &a, ATEN_STEP(im, "NonZero", NULL, where));
+    return ATEN_LAST(im, "GatherND", NULL, x, places);
+}
+
+/* torchvision's: indices of the boxes that stay, the best first. */
+int aten_nms(struct onnx_import *im)
+{
+    const struct pb_span first = aten_list1(im, 0);
+    struct aten_attrs axis = {.n = 0};
+    struct pb_span box, score, chosen;
+
+    box = ATEN_STEP(im, "Unsqueeze", NULL, aten_tensor(im, "dets"), first);
+    score = aten_tensor(im, "scores");
+    score = ATEN_STEP(im, "Unsqueeze", NULL, score,
+                      aten_list(im, 2, (const int64_t[]){0, 1}));
+    chosen = ATEN_STEP(
+        im, "NonMaxSuppression", NULL, box, score, aten_list1(im, INT32_MAX),
+        aten_scalar(im, INFER_F32, aten_number(im, "iou_threshold", 0)));
+    aten_set_int(&axis, "axis", 1);
+    return ATEN_LAST(im, "Gather", &axis, chosen,
+                     aten_scalar(im, INFER_I64, 2));
+}
+
 /* ---- order --------------------------------------------------------- */
 
 /* k entries of each row by size, and where they stood; param 1: all of them. */
@@ -303,7 +422,8 @@ int aten_topk(struct onnx_import *im)
     const int axis = aten_axis(im, "dim", aten_rank(im, x), -1);
     const bool sort = aten_row(im)->param;
     struct pb_span k =
-        sort ? aten_list1(im, aten_dim(im, x, axis)) : aten_size(im, "k", 1);
+        sort ? aten_cut(im, ATEN_STEP(im, "Shape", NULL, x), 0, axis, axis + 1)
+             : aten_size(im, "k", 1);
     struct onnx_attr attr[2];
     struct aten_attrs a = {.n = 0};
 

@@ -35,7 +35,8 @@ static bool is_computed(struct onnx_import *im, const char *name)
         if (a->item[i].kind == ATEN_VALUE &&
             aten_alias_read(im, a->item[i].text, &now) == 0 &&
             onnx_named_small(im, now, &small) == 0 && small &&
-            !onnx_small_is_fixed(im, small))
+            (!onnx_small_is_fixed(im, small) ||
+             im->value[onnx_value_find(im, now)].sized))
             return true;
     return false;
 }

@@ -21,6 +21,12 @@ int aten_view_as(struct onnx_import *im)
                      ATEN_STEP(im, "Shape", NULL, other));
 }
 
+/* The shape as a tensor. */
+int aten_shape_tensor(struct onnx_import *im)
+{
+    return ATEN_LAST(im, "Shape", NULL, aten_tensor(im, "self"));
+}
+
 /* Sizes begin .. end - 1 of a shape. */
 static struct pb_span shape_part(struct onnx_import *im, struct pb_span x,
                                  int begin, int end)

@@ -150,6 +150,8 @@ int64_t aten_dim(struct onnx_import *im, struct pb_span x, int d)
     struct graph_type t;
     int64_t size = -1;
 
+    const int v = onnx_value_find(im, x);
+
     for (int p = 0; p < im->probes; p++) {
         if (!type_at(im, x, p, &t))
             return -1;
@@ -166,7 +168,9 @@ int64_t aten_dim(struct onnx_import *im, struct pb_span x, int d)
             return -1;
         size = t.dim[d];
     }
-    return size;
+    /* How many entries of a counted axis there are is no constant. */
+    return v >= 0 && im->value[v].count > 0 && im->value[v].axis == d ? -1
+                                                                      : size;
 }
 
 int aten_axis(struct onnx_import *im, const char *name, int rank,

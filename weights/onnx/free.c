@@ -86,6 +86,14 @@ static int expand(struct onnx_import *im, int in, int like, int n,
                      value);
 }
 
+int onnx_repeat_like(struct onnx_import *im, int one, int like, int d,
+                     int *value)
+{
+    const int64_t dim[1] = {GRAPH_EXPAND_LIKE(d)};
+
+    return expand(im, one, like, 1, dim, -1, value);
+}
+
 /* Sizes that no tensor has all of, one after the other. */
 static int expand_in_turn(struct onnx_import *im, int in,
                           int64_t (*want)[INFER_MAX_RANK], const bool *marked,

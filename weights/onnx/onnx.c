@@ -146,14 +146,17 @@ int onnx_import_node(struct onnx_import *im)
         onnx_import_function(im, function);
     } else {
         rc = onnx_fold_node(im);
-        if (rc > 0)
+        if (rc > 0) {
             onnx_pass_narrow(im);
-        if (rc != 0)
-            return rc < 0 ? rc : onnx_note_sizes(im, true);
+            onnx_note_sizes(im, true);
+            return onnx_keep_maker(im);
+        }
+        if (rc < 0)
+            return rc;
         im->param = op->param;
         if (onnx_reads_counted(im))
             onnx_import_counted(im, op);
-        else
+        else if (onnx_check_sized(im) == 0)
             op->import(im);
         onnx_pass_narrow(im);
         onnx_note_sizes(im, false);

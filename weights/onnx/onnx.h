@@ -66,10 +66,12 @@ struct onnx_value {
     /* Entries along an axis of which only the first count (counted.c): 1 + the
      * value of the graph that says how many; 0: all do. */
     int count, axis;
-    /* Computed from the size of such an axis, of `room` entries: the same.  In
-     * a shape, `axis` is the entry; else it is -1. */
+    /* Computed from the size of such an axis, of `room` entries at each probe:
+     * the same.  In a shape, `axis` is the entry; else it is -1. */
     int sized;
-    int64_t room;
+    int64_t room[ONNX_PROBES];
+    /* ONNX_SMALL: the node that it was folded from, or NULL (unfold.c). */
+    const struct onnx_node *maker;
 };
 
 struct onnx_import;
@@ -127,8 +129,9 @@ struct onnx_import {
     struct onnx_arena keep, scratch;
     /* The node being imported. */
     const struct onnx_node *node;
-    int param;   /* from the row of its operator */
-    int emitted; /* nodes made for it so far */
+    int param;     /* from the row of its operator */
+    int emitted;   /* nodes made for it so far */
+    int unfolding; /* nodes within nodes (unfold.c) */
     /* 0, or the node's first error, whose text is in *err. */
     int rc;
     struct infer_error *err;
@@ -246,6 +249,9 @@ bool onnx_reads_counted(const struct onnx_import *im);
 /* Records what the outputs of the current node, which was imported, owe to the
  * sizes of such tensors. */
 int onnx_note_sizes(struct onnx_import *im, bool folded);
+/* EUNSUPPORTED where the current node, which reads no such tensor, takes the
+ * size of one for a number. */
+int onnx_check_sized(struct onnx_import *im);
 /* Imports the current node, which reads such tensors. */
 int onnx_import_counted(struct onnx_import *im, const struct onnx_op *op);
 /* Output i of the current node is such a tensor; count: a value of the graph,
@@ -391,6 +397,10 @@ int onnx_size_like(const struct onnx_import *im,
  * onnx_make_size() can. */
 int onnx_size_like_one(struct onnx_import *im, int64_t (*want)[INFER_MAX_RANK],
                        int i, int n, int64_t *dim);
+/* A value of one element, repeated as often as dimension d of `like` has
+ * entries: a value of rank 1. */
+int onnx_repeat_like(struct onnx_import *im, int one, int like, int d,
+                     int *value);
 /* A small tensor of free sizes whose elements repeat along them, or count along
  * them by equal steps, as a value of the graph: a constant, expanded, and what
  * is counted.  *value is -1 where it is none. */
@@ -448,6 +458,12 @@ int onnx_value_evaluate(struct onnx_import *im, struct onnx_value *v);
 /* Computes the current node where all it needs is known.  1: done; 0: it must
  * go into the graph; negative: error. */
 int onnx_fold_node(struct onnx_import *im);
+/* Keeps the current node, which was folded, where its result depends on free
+ * sizes. */
+int onnx_keep_maker(struct onnx_import *im);
+/* Imports the nodes that a small value was folded from into the graph: *value,
+ * or -1 where that cannot be. */
+int onnx_unfold(struct onnx_import *im, int v, int *value);
 /* True where the small tensors are equal at all probes. */
 bool onnx_small_is_fixed(const struct onnx_import *im,
                          const struct onnx_small *const *small);

@@ -533,6 +533,17 @@ static int call_row(struct pickle *p, uint32_t row, const struct args *a,
     }
 }
 
+/* An enumerator of a program: its class is called with its value, no tuple. */
+static bool is_enumerator(const struct pickle *p, uint32_t class, uint32_t arg)
+{
+    const enum pickle_kind kind = p->node[arg].kind;
+    const size_t n = strlen(PICKLE_SCRIPT);
+
+    return p->node[class].count > n &&
+           memcmp(p->node[class].u.bytes, PICKLE_SCRIPT, n) == 0 &&
+           (kind == PICKLE_STR || kind == PICKLE_INT || kind == PICKLE_FLOAT);
+}
+
 int pickle_reduce(struct pickle *p, uint32_t callable, uint32_t args,
                   struct infer_error *err, uint32_t *out)
 {
@@ -541,6 +552,11 @@ int pickle_reduce(struct pickle *p, uint32_t callable, uint32_t args,
     if (p->node[callable].kind == PICKLE_CLASS &&
         is_library(&p->node[callable]) && p->node[args].kind == PICKLE_TUPLE)
         return make(p, PICKLE_OPAQUE, out);
+    if (p->node[callable].kind == PICKLE_CLASS &&
+        is_enumerator(p, callable, args)) {
+        *out = args;
+        return 0;
+    }
     if (p->node[callable].kind == PICKLE_CLASS)
         return refuse_class(&p->node[callable], "()", err);
     if (p->node[callable].kind != PICKLE_GLOBAL ||

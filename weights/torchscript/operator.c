@@ -325,7 +325,8 @@ static struct pb_span number_op(struct pb_span op)
 static int other_space(struct ts_run *r, struct pb_span name, struct call *c)
 {
     static const char space[] = "ops.torchvision.";
-    static const char *const names[] = {"deform_conv2d", "roi_align", NULL};
+    static const char *const names[] = {"deform_conv2d", "nms", "roi_align",
+                                        NULL};
 
     if (starts(name, space)) {
         const size_t n = sizeof space - 1;

@@ -219,6 +219,33 @@ static int evaluate_name(struct ts_run *r, const struct ts_frame *f,
                    PB_TEXT(n->text, 64));
 }
 
+/* The value of CLASS.NAME where the class is an enumeration. */
+static int enumerator(struct ts_run *r, struct pb_span name,
+                      struct ts_value *out)
+{
+    const struct ts_class *c = NULL;
+    const struct ts_field *f;
+    size_t dot = name.bytes;
+    int rc;
+
+    while (dot > 0 && name.data[dot - 1] != '.')
+        dot--;
+    if (dot == 0)
+        return 0;
+    rc = ts_find_class(r, (struct pb_span){name.data, dot - 1}, &c);
+    if (rc < 0 || !c || !pb_span_is(c->base, "Enum"))
+        return rc;
+    for (f = c->field; f && rc == 0; f = f->next)
+        if (f->value && f->name.bytes == name.bytes - dot &&
+            memcmp(f->name.data, name.data + dot, f->name.bytes) == 0)
+            return ts_evaluate(r, NULL, f->value, out);
+        else
+            rc = ts_compare(r, 1);
+    return rc < 0 ? rc
+                  : ts_fail(r, INFER_EFORMAT, "no enumerator is named '%.*s'",
+                            PB_TEXT(name, 128));
+}
+
 static int evaluate_qualified(struct ts_run *r, const struct ts_node *n,
                               struct ts_value *out)
 {
@@ -230,7 +257,7 @@ static int evaluate_qualified(struct ts_run *r, const struct ts_node *n,
             r, (struct pb_span){n->text.data + prefix, n->text.bytes - prefix},
             out);
     *out = (struct ts_value){.kind = TSV_NAMED, .text = n->text};
-    return 0;
+    return starts(n->text, "__torch__.") ? enumerator(r, n->text, out) : 0;
 }
 
 static int evaluate_negative(struct ts_run *r, struct ts_frame *f,

@@ -154,6 +154,9 @@ static int elements(struct ts_run *r, const struct ts_value *v,
         return rc;
     if (onnx_named_small(r->im, now, out) < 0)
         return take_error(r);
+    /* How many entries a tensor has that is computed at run time. */
+    if (r->im->value[onnx_value_find(r->im, now)].sized)
+        *out = NULL;
     for (int p = 0; *out && p < r->im->probes; p++)
         if ((*out)[p]->count != 1) {
             *out = NULL;

@@ -436,6 +436,12 @@ int ts_get_attr(struct ts_run *r, const struct ts_value *object,
     int64_t node;
     int rc;
 
+    /* Enumerators are their values. */
+    if (pb_span_is(name, "value") &&
+        (object->kind == TSV_TEXT || ts_is_known(object))) {
+        *out = *object;
+        return 0;
+    }
     if (object->kind != TSV_OBJECT)
         return ts_fail(r, INFER_EUNSUPPORTED,
                        "'%.*s' of what has no attributes here",

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/json_scan.h"
 #include "kernels/base/text.h"
 
 #define FORMAT  "archive_format"
@@ -102,7 +103,8 @@ static int read_json(struct export_archive *a, const char *folder,
     rc = zipfile_read(&a->zip, (size_t)i, err, &data);
     if (rc < 0)
         return rc;
-    rc = json_parse((const char *)data.data, data.bytes, true, err, out);
+    rc = json_parse_within((const char *)data.data, data.bytes,
+                           a->zip.blob->bytes, true, err, out);
     if (rc < 0)
         error_prefix(err, "%s", a->zip.entry[i].name + strlen(a->root));
     zipfile_data_clear(&data);

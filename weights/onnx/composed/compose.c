@@ -143,6 +143,50 @@ int compose_count(struct onnx_import *im, int64_t n, int rank, int axis)
     return value;
 }
 
+int compose_filled(struct onnx_import *im, int64_t fill, int value, int d)
+{
+    const int64_t n = compose_free_dim(im, value, d);
+    const int64_t dim[1] = {n < 0 ? 1 : n};
+    int64_t *data;
+    int x = compose_i64(im, 1, dim, &data);
+
+    for (int64_t k = 0; x >= 0 && k < dim[0]; k++)
+        data[k] = fill;
+    if (n < 0)
+        onnx_repeat_like(im, x, value, d < 0 ? d + compose_rank(im, value) : d,
+                         &x);
+    return im->rc < 0 ? -1 : x;
+}
+
+int compose_entries(struct onnx_import *im, int value, int d)
+{
+    const int64_t n = compose_free_dim(im, value, d);
+
+    if (n >= 0)
+        return compose_integer(im, INFER_I64, n);
+    return compose_reduce(im, KERN_REDUCE_SUM, compose_filled(im, 1, value, d),
+                          0);
+}
+
+int compose_count_of(struct onnx_import *im, int value, int d, int rank,
+                     int axis)
+{
+    const int64_t n = compose_free_dim(im, value, d);
+    int64_t shape[INFER_MAX_RANK];
+    union graph_attr attr;
+    int x;
+
+    if (n >= 0)
+        return compose_count(im, n, rank, axis);
+    x = compose_filled(im, 1, value, d);
+    onnx_defaults(GRAPH_CUMULATE, &attr);
+    attr.cumulate.exclusive = true;
+    onnx_emit(im, GRAPH_CUMULATE, &attr, &x, 1, -1, &x);
+    for (int i = 0; i < rank; i++)
+        shape[i] = i == axis ? -1 : 1;
+    return rank == 1 ? x : compose_reshape(im, x, rank, shape);
+}
+
 /* ---- nodes --------------------------------------------------------- */
 
 static int emit(struct onnx_import *im, enum graph_op op,

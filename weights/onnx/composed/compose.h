@@ -43,6 +43,13 @@ int compose_i64(struct onnx_import *im, int rank, const int64_t *dim,
                 int64_t **data);
 /* 0, 1, 2, ... along dimension `axis` of a shape of ones. */
 int compose_count(struct onnx_import *im, int64_t n, int rank, int axis);
+/* The same, as many as dimension d of a value, which may be free. */
+int compose_count_of(struct onnx_import *im, int value, int d, int rank,
+                     int axis);
+/* Dimension d of a value, which may be free, as I64 of one element. */
+int compose_entries(struct onnx_import *im, int value, int d);
+/* As many equal integers as that, of rank 1. */
+int compose_filled(struct onnx_import *im, int64_t fill, int value, int d);
 
 /* ---- nodes --------------------------------------------------------- */
 

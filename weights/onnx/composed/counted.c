@@ -75,14 +75,26 @@ int counted_rank(struct onnx_import *im, int i)
     return im->rc < 0 ? 0 : t.rank;
 }
 
-/* Type of an output that was made. */
-struct graph_type counted_output(struct onnx_import *im, int i)
+struct graph_type counted_output(struct onnx_import *im, int i, int probe)
 {
     struct graph_type t = {.rank = 0};
 
     if (im->rc == 0 && onnx_has_output(im, i))
-        onnx_named_type(im, im->node->out[i], 0, &t);
+        onnx_named_type(im, im->node->out[i], probe, &t);
     return t;
+}
+
+bool counted_same_size(struct onnx_import *im, int axis, int d)
+{
+    for (int p = 0; p < im->probes; p++) {
+        const struct graph_type out = counted_output(im, 0, p);
+        struct graph_type in;
+
+        if (onnx_input_type(im, 0, p, &in) < 0 || axis >= in.rank ||
+            d >= out.rank || in.dim[axis] != out.dim[d])
+            return false;
+    }
+    return true;
 }
 
 /* ---- sizes --------------------------------------------------------- */
@@ -106,7 +118,11 @@ static const struct onnx_value *sized_input(struct onnx_import *im,
             onnx_input_type(im, i, 0, &t) < 0)
             continue;
         own->sized = im->value[v].count;
-        own->room = t.dim[im->value[v].axis];
+        for (int p = 0; p < im->probes; p++) {
+            if (onnx_input_type(im, i, p, &t) < 0)
+                return NULL;
+            own->room[p] = t.dim[im->value[v].axis];
+        }
         own->axis = strcmp(im->node->op, "Shape") == 0 && im->node->n_attr == 0
                         ? im->value[v].axis
                         : -1;
@@ -133,17 +149,57 @@ static bool picks_other_sizes(struct onnx_import *im,
     return true;
 }
 
+/* The last dimension of output i that has this size at every probe; -1 where
+ * there is none. */
+static int dimension_of(struct onnx_import *im, int i, const int64_t *size)
+{
+    for (int d = counted_output(im, i, 0).rank - 1; d >= 0; d--) {
+        bool same = true;
+
+        for (int p = 0; p < im->probes; p++)
+            same = same && counted_output(im, i, p).dim[d] == size[p];
+        if (same)
+            return d;
+    }
+    return -1;
+}
+
+bool counted_input_is_sized(const struct onnx_import *im, int i)
+{
+    const int v =
+        onnx_has_input(im, i) ? onnx_value_find(im, im->node->in[i]) : -1;
+
+    return v >= 0 && im->value[v].sized && im->value[v].state == ONNX_SMALL;
+}
+
+int onnx_check_sized(struct onnx_import *im)
+{
+    static const char *const takers[] = {
+        "Range", "ConstantOfShape", "Expand", "If", "Loop", "Scan"};
+    bool taken = false;
+
+    for (size_t i = 0; i < sizeof takers / sizeof takers[0]; i++)
+        taken = taken || strcmp(im->node->op, takers[i]) == 0;
+    for (int i = 0; i < im->node->n_in && !taken; i++)
+        if (counted_input_is_sized(im, i))
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "'%.*s' depends on how many entries a tensor has, "
+                             "which is computed at run time, and is used as "
+                             "data",
+                             PB_TEXT(im->node->in[i], 128));
+    return im->rc;
+}
+
 /* What Range, ConstantOfShape and Expand make of a size has as many entries.
  * Whatever else is folded is a number that depends on the size. */
 int onnx_note_sizes(struct onnx_import *im, bool folded)
 {
     static const char *const fills[] = {"Range", "ConstantOfShape", "Expand"};
     struct onnx_value own = {.sized = 0};
+    struct onnx_value kept;
     const struct onnx_value *from;
-    struct graph_type t;
     bool fill = false;
-    int v, sized;
-    int64_t room;
+    int v;
 
     for (size_t i = 0; i < sizeof fills / sizeof fills[0]; i++)
         fill = fill || strcmp(im->node->op, fills[i]) == 0;
@@ -152,26 +208,21 @@ int onnx_note_sizes(struct onnx_import *im, bool folded)
     from = sized_input(im, &own);
     if (!from || picks_other_sizes(im, from))
         return im->rc;
-    sized = from->sized;
-    room = from->room;
+    kept = *from; /* values may move */
     for (int i = 0; i < im->node->n_out; i++) {
         v = onnx_has_output(im, i) ? onnx_value_find(im, im->node->out[i]) : -1;
         if (v < 0 || im->value[v].count > 0)
             continue;
         if (!fill) {
-            im->value[v].sized = sized;
-            im->value[v].room = room;
+            im->value[v].sized = kept.sized;
+            memcpy(im->value[v].room, kept.room, sizeof kept.room);
             im->value[v].axis = from == &own ? own.axis : -1;
             continue;
         }
-        t = counted_output(im, i);
-        for (int d = t.rank - 1; d >= 0; d--)
-            if (t.dim[d] == room) {
-                im->value[v].count = sized;
-                im->value[v].axis = d;
-            }
-        if (im->value[v].count == 0)
+        im->value[v].axis = dimension_of(im, i, kept.room);
+        if (im->value[v].axis < 0)
             return counted_mixes(im);
+        im->value[v].count = kept.sized;
     }
     return im->rc;
 }
@@ -181,13 +232,17 @@ int onnx_note_sizes(struct onnx_import *im, bool folded)
 /* Which entries along the axis of x count. */
 static int entries(struct onnx_import *im, int x, int axis, int count)
 {
-    const int n =
-        compose_count(im, compose_dim(im, x, axis), compose_rank(im, x), axis);
+    const int n = compose_count_of(im, x, axis, compose_rank(im, x), axis);
 
     return compose_binary(im, KERN_LESS, n, count);
 }
 
-/* x, with this number behind the count. */
+int counted_masked_by(struct onnx_import *im, int x, struct counted p,
+                      int other)
+{
+    return compose_where(im, entries(im, x, p.axis, p.count), x, other);
+}
+
 int counted_masked(struct onnx_import *im, int x, struct counted p, double fill)
 {
     const enum infer_dtype dtype = compose_dtype(im, x);
@@ -202,7 +257,7 @@ int counted_masked(struct onnx_import *im, int x, struct counted p, double fill)
                                                    : (int64_t)fill);
     else
         other = compose_number(im, dtype, fill);
-    return compose_where(im, entries(im, x, p.axis, p.count), x, other);
+    return counted_masked_by(im, x, p, other);
 }
 
 /* A name for a value of the graph. */
@@ -259,9 +314,7 @@ int counted_at_most(struct onnx_import *im, int count, int64_t most)
  * order; -1 behind them.  *count of one element. */
 int counted_ones(struct onnx_import *im, int flags, int *count)
 {
-    const int64_t n = compose_dim(im, flags, 0), room = n + 1;
     union graph_attr attr;
-    int64_t *data;
     int at, base;
 
     onnx_defaults(GRAPH_CUMULATE, &attr);
@@ -269,14 +322,12 @@ int counted_ones(struct onnx_import *im, int flags, int *count)
     onnx_emit(im, GRAPH_CUMULATE, &attr, &flags, 1, -1, &at);
     /* What is 0 goes to an element behind the last. */
     at = compose_where(im, compose_cast(im, INFER_BOOL, flags), at,
-                       compose_integer(im, INFER_I64, n));
-    base = compose_i64(im, 1, &room, &data);
-    for (int64_t k = 0; base >= 0 && k < room; k++)
-        data[k] = -1;
+                       compose_entries(im, flags, 0));
+    base = compose_pad(im, compose_filled(im, -1, flags, 0), 0, 0, 1, -1);
     *count = compose_reduce(im, KERN_REDUCE_SUM, flags, 0);
-    at = compose_scatter(im, base, at, compose_count(im, n, 1, 0), 0,
+    at = compose_scatter(im, base, at, compose_count_of(im, flags, 0, 1, 0), 0,
                          KERN_SCATTER_SET);
-    return compose_slice(im, at, 0, 0, n, 1);
+    return compose_slice(im, at, 0, 0, -1, 1);
 }
 
 /* 1 where an element of x is not 0, as a flat I64 tensor. */
@@ -297,24 +348,20 @@ static int coordinates(struct onnx_import *im, int x, int flat)
 {
     const int rank = compose_rank(im, x);
     const int zero = compose_integer(im, INFER_I64, 0);
-    int row[INFER_MAX_RANK], none;
-    int64_t stride = 1;
+    int row[INFER_MAX_RANK], none, left = flat;
 
     none = compose_binary(im, KERN_LESS, flat, zero);
     for (int d = rank - 1; d >= 0; d--) {
-        const int64_t n = compose_dim(im, x, d);
-        int at = flat;
+        const int n = d > 0 ? compose_entries(im, x, d) : -1;
+        int at = left;
 
-        if (stride > 1)
-            at = compose_binary(im, KERN_DIV, at,
-                                compose_integer(im, INFER_I64, stride));
-        if (d > 0)
-            at = compose_binary(im, KERN_MOD, at,
-                                compose_integer(im, INFER_I64, n));
+        if (d > 0) {
+            at = compose_binary(im, KERN_MOD, left, n);
+            left = compose_binary(im, KERN_DIV, left, n);
+        }
         if (rank > 1)
             at = compose_where(im, none, flat, at);
         row[d] = compose_unsqueeze(im, at, 0);
-        stride *= n > 0 ? n : 1;
     }
     return compose_concat(im, rank, row, 0);
 }
@@ -323,15 +370,18 @@ int onnx_counted_non_zero(struct onnx_import *im)
 {
     const struct counted p = counted_part(im, 0);
     int x = compose_input(im, 0), flat, count = -1;
-    int64_t all = 1;
 
     compose_need_rank(im, x, 1, INFER_MAX_RANK);
-    for (int d = 0; d < compose_rank(im, x); d++)
-        if (!checked_mul_i64(all, compose_dim(im, x, d), &all))
-            onnx_fail(im, INFER_EFORMAT, "the input overflows");
-    if (im->rc == 0 && (all < 1 || all > INT32_MAX))
-        return onnx_fail(im, INFER_EUNSUPPORTED, "an input of %lld elements",
-                         (long long)all);
+    for (int k = 0; k < im->probes && im->rc == 0; k++) {
+        int64_t all = 1;
+
+        for (int d = 0; d < compose_rank(im, x); d++)
+            if (!checked_mul_i64(all, im->type[x][k].dim[d], &all))
+                return onnx_fail(im, INFER_EFORMAT, "the input overflows");
+        if (all < 1 || all > INT32_MAX)
+            return onnx_fail(im, INFER_EUNSUPPORTED,
+                             "an input of %lld elements", (long long)all);
+    }
     if (p.count >= 0)
         x = counted_masked(im, x, p, 0);
     flat = counted_ones(im, flags_of(im, x), &count);

@@ -17,11 +17,19 @@ struct counted counted_first(const struct onnx_import *im, int *i);
 /* EUNSUPPORTED: the operator may mix entries. */
 int counted_mixes(struct onnx_import *im);
 int counted_rank(struct onnx_import *im, int i);
-/* Type of an output that was made. */
-struct graph_type counted_output(struct onnx_import *im, int i);
+/* Whether input i is a number that is computed from such a size. */
+bool counted_input_is_sized(const struct onnx_import *im, int i);
+/* Type of an output that was made, at a probe. */
+struct graph_type counted_output(struct onnx_import *im, int i, int probe);
+/* Whether dimension d of output 0 has the size of dimension `axis` of input 0
+ * at every probe. */
+bool counted_same_size(struct onnx_import *im, int axis, int d);
 /* x, with this number behind the count. */
 int counted_masked(struct onnx_import *im, int x, struct counted p,
                    double fill);
+/* The same with a value of the graph. */
+int counted_masked_by(struct onnx_import *im, int x, struct counted p,
+                      int other);
 /* A name for a value of the graph. */
 struct pb_span counted_name(struct onnx_import *im, int value);
 /* Imports the node with another value as input i; with that input masked. */

@@ -20,7 +20,7 @@ static int rule_each(struct onnx_import *im, const struct onnx_op *op)
     int axis = -1, count = -1, rank;
 
     op->import(im);
-    rank = counted_output(im, 0).rank;
+    rank = counted_output(im, 0, 0).rank;
     for (int i = 0; i < im->node->n_in && im->rc == 0; i++) {
         const struct counted p = counted_part(im, i);
         const int at = p.axis + rank - counted_rank(im, i);
@@ -64,8 +64,8 @@ static int rule_matmul(struct onnx_import *im, const struct onnx_op *op)
     if (p.count < 0 || counted_part(im, 1).count >= 0 || p.axis >= rank - 1)
         return counted_mixes(im);
     op->import(im);
-    return onnx_set_counted(im, 0, p.axis + counted_output(im, 0).rank - rank,
-                            p.count);
+    return onnx_set_counted(
+        im, 0, p.axis + counted_output(im, 0, 0).rank - rank, p.count);
 }
 
 static int rule_transpose(struct onnx_import *im, const struct onnx_op *op)
@@ -82,37 +82,55 @@ static int rule_transpose(struct onnx_import *im, const struct onnx_op *op)
     return onnx_set_counted(im, 0, at, p.count);
 }
 
+/* Elements of dimensions begin .. end - 1 at a probe. */
+static int64_t elements(const struct graph_type *t, int begin, int end)
+{
+    int64_t n = 1;
+
+    for (int d = begin; d < end; d++)
+        n *= t->dim[d];
+    return n;
+}
+
+/* Whether output dimension d is input dimensions axis .. end - 1 together, at
+ * every probe; *times: how many elements those behind the axis have. */
+static bool is_joined(struct onnx_import *im, int axis, int end, int d,
+                      int64_t *times)
+{
+    for (int p = 0; p < im->probes; p++) {
+        const struct graph_type out = counted_output(im, 0, p);
+        struct graph_type in;
+
+        if (onnx_input_type(im, 0, p, &in) < 0 ||
+            elements(&in, 0, axis) != elements(&out, 0, d) ||
+            elements(&in, axis, end) != out.dim[d] ||
+            (p > 0 && elements(&in, axis + 1, end) != *times))
+            return false;
+        *times = elements(&in, axis + 1, end);
+    }
+    return true;
+}
+
 /* Another shape: the axis is where as many elements lie before it, and it has
  * the same size, or that of the axis and some behind it together. */
 static int rule_shape(struct onnx_import *im, const struct onnx_op *op)
 {
     const struct counted p = counted_part(im, 0);
-    struct graph_type in, out;
-    int64_t before = 1, passed = 1, size;
+    const int rank = counted_rank(im, 0);
+    int64_t times = 1;
 
-    if (p.count < 0 || onnx_input_type(im, 0, 0, &in) < 0)
+    if (p.count < 0)
         return counted_mixes(im);
-    for (int d = 0; d < p.axis; d++)
-        before *= in.dim[d];
     op->import(im);
-    out = counted_output(im, 0);
-    for (int d = 0; d < out.rank; d++) {
-        size = in.dim[p.axis];
-        for (int e = p.axis; passed == before && e < in.rank;) {
-            if (out.dim[d] == size)
+    for (int d = 0; d < counted_output(im, 0, 0).rank; d++)
+        for (int end = p.axis + 1; end <= rank; end++)
+            if (is_joined(im, p.axis, end, d, &times))
                 return onnx_set_counted(
                     im, 0, d,
-                    size == in.dim[p.axis]
-                        ? p.count
-                        : compose_binary(
-                              im, KERN_MUL, p.count,
-                              compose_integer(im, INFER_I64,
-                                              size / in.dim[p.axis])));
-            if (++e < in.rank)
-                size *= in.dim[e];
-        }
-        passed *= out.dim[d];
-    }
+                    times == 1 ? p.count
+                               : compose_binary(
+                                     im, KERN_MUL, p.count,
+                                     compose_integer(im, INFER_I64, times)));
     return counted_mixes(im);
 }
 
@@ -135,14 +153,13 @@ static int rule_axis(struct onnx_import *im, const struct onnx_op *op)
 static int rule_tile(struct onnx_import *im, const struct onnx_op *op)
 {
     const struct counted p = counted_part(im, 0);
-    struct graph_type in, out;
+    const int rank = counted_rank(im, 0);
 
-    if (p.count < 0 || onnx_input_type(im, 0, 0, &in) < 0)
+    if (p.count < 0 || counted_input_is_sized(im, 1))
         return counted_mixes(im);
     op->import(im);
-    out = counted_output(im, 0);
-    if (im->rc == 0 &&
-        (out.rank != in.rank || out.dim[p.axis] != in.dim[p.axis]))
+    if (im->rc == 0 && (counted_output(im, 0, 0).rank != rank ||
+                        !counted_same_size(im, p.axis, p.axis)))
         return counted_mixes(im);
     return onnx_set_counted(im, 0, p.axis, p.count);
 }
@@ -225,7 +242,7 @@ static int rule_top_k(struct onnx_import *im, const struct onnx_op *op)
         counted_import_masked(im, op, 0, largest ? -INFINITY : INFINITY);
         count = counted_at_most(
             im, count,
-            counted_output(im, onnx_has_output(im, 0) ? 0 : 1).dim[axis]);
+            counted_output(im, onnx_has_output(im, 0) ? 0 : 1, 0).dim[axis]);
     } else {
         op->import(im);
     }
@@ -273,22 +290,18 @@ static int join(struct onnx_import *im, int axis)
         return onnx_no_memory(im);
     for (int i = 0; i < n && im->rc == 0; i++) {
         const struct counted p = counted_part(im, i);
-        int64_t size, *data;
 
         if (p.count >= 0 && p.axis != axis)
             return counted_mixes(im);
         x[i] = compose_input(im, i);
-        size = compose_dim(im, x[i], axis);
-        if (p.count >= 0) {
-            flag[i] = compose_cast(im, INFER_I64,
-                                   compose_binary(im, KERN_LESS,
-                                                  compose_count(im, size, 1, 0),
-                                                  p.count));
-            continue;
-        }
-        flag[i] = compose_i64(im, 1, &size, &data);
-        for (int64_t k = 0; flag[i] >= 0 && k < size; k++)
-            data[k] = 1;
+        if (p.count < 0)
+            flag[i] = compose_filled(im, 1, x[i], axis);
+        else
+            flag[i] = compose_cast(
+                im, INFER_I64,
+                compose_binary(im, KERN_LESS,
+                               compose_count_of(im, x[i], axis, 1, 0),
+                               p.count));
     }
     if (im->rc < 0)
         return im->rc;
@@ -371,7 +384,6 @@ static int scatter_rows(struct onnx_import *im, const char *op, int axis,
                         struct counted index)
 {
     const int x = compose_input(im, 0), at = compose_input(im, 1);
-    const int64_t n = compose_dim(im, x, axis);
     struct pb_span in[3], out = onnx_fresh_name(im, im->node->out[0]);
     const struct onnx_node *own = im->node;
     const struct counted data = counted_part(im, 0);
@@ -381,15 +393,16 @@ static int scatter_rows(struct onnx_import *im, const char *op, int axis,
         return counted_mixes(im);
     wide = compose_pad(im, x, axis, 0, 1, 0);
     in[0] = counted_name(im, wide);
-    in[1] = counted_name(im, counted_masked(im, compose_cast(im, INFER_I64, at),
-                                            index, (double)n));
+    in[1] = counted_name(
+        im, counted_masked_by(im, compose_cast(im, INFER_I64, at), index,
+                              compose_entries(im, x, axis)));
     in[2] = counted_name(im, compose_input(im, 2)); /* without its count */
     onnx_step(im, op, in, 3, out, own->attr, own->n_attr);
     for (int i = 0; i < own->n_attr; i++)
         own->attr[i].used = true;
     if (im->rc == 0 && onnx_value_get(im, out, &y) == 0)
         onnx_value_graph(im, y, &y);
-    y = compose_slice(im, y, axis, 0, n, 1);
+    y = compose_slice(im, y, axis, 0, -1, 1);
     compose_output(im, 0, y);
     return onnx_set_counted(im, 0, data.axis, data.count);
 }
@@ -423,6 +436,18 @@ static int rule_scatter(struct onnx_import *im, const struct onnx_op *op)
     return scatter_rows(im, op->name, axis, index);
 }
 
+/* Whether an axis of input 0 has this many entries at every probe. */
+static bool ends_with(struct onnx_import *im, int axis, int64_t end)
+{
+    for (int p = 0; p < im->probes; p++) {
+        struct graph_type t;
+
+        if (onnx_input_type(im, 0, p, &t) < 0 || t.dim[axis] != end)
+            return false;
+    }
+    return true;
+}
+
 /* From the first entry on, in steps of 1. */
 static int rule_slice(struct onnx_import *im, const struct onnx_op *op)
 {
@@ -447,7 +472,9 @@ static int rule_slice(struct onnx_import *im, const struct onnx_op *op)
 
         if (axis + (axis < 0 ? rank : 0) != p.axis)
             continue;
-        if (begin[i] != 0 || end[i] < 0 || (n_steps > i && step[i] != 1))
+        if (begin[i] != 0 || end[i] < 0 || (n_steps > i && step[i] != 1) ||
+            counted_input_is_sized(im, 1) ||
+            (counted_input_is_sized(im, 2) && !ends_with(im, p.axis, end[i])))
             return counted_mixes(im);
         if (end[i] < INT32_MAX)
             count = counted_at_most(im, count, end[i]);
@@ -464,18 +491,14 @@ static int rule_pad(struct onnx_import *im, const struct onnx_op *op)
     const int v = im->opset >= 11 && onnx_has_input(im, 1)
                       ? onnx_value_find(im, im->node->in[1])
                       : -1;
-    struct graph_type in, out;
     float fill = 0;
 
-    if (onnx_input_type(im, 0, 0, &in) < 0)
-        return im->rc;
     if (v >= 0 && im->value[v].sized) {
         onnx_input_float(im, 2, "the value", &fill);
         return counted_import_masked(im, op, 0, (double)fill);
     }
     op->import(im);
-    out = counted_output(im, 0);
-    if (im->rc == 0 && out.dim[p.axis] != in.dim[p.axis])
+    if (im->rc == 0 && !counted_same_size(im, p.axis, p.axis))
         return counted_mixes(im);
     return onnx_set_counted(im, 0, p.axis, p.count);
 }

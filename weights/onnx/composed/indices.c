@@ -72,16 +72,28 @@ int onnx_import_scatter_elements(struct onnx_import *im)
 
 /* ---- tuples of indices --------------------------------------------- */
 
-/* Element j of each tuple as an index from 0 on. */
-static int tuple_entry(struct onnx_import *im, int index, int j, int64_t extent)
+/* Element j of each tuple as an index from 0 on; extent: I64 of one element. */
+static int tuple_entry(struct onnx_import *im, int index, int j, int extent)
 {
     const int i =
         compose_squeeze(im, compose_slice(im, index, -1, j, j + 1, 1), -1);
 
     return compose_where(
         im, compose_binary(im, KERN_LESS, i, compose_integer(im, INFER_I64, 0)),
-        compose_binary(im, KERN_ADD, i, compose_integer(im, INFER_I64, extent)),
-        i);
+        compose_binary(im, KERN_ADD, i, extent), i);
+}
+
+/* Elements of the dimensions [0, used) of x fit an index. */
+static int check_extent(struct onnx_import *im, int x, int used)
+{
+    for (int p = 0; p < im->probes && im->rc == 0; p++) {
+        int64_t n = 1;
+
+        for (int d = 0; d < used; d++)
+            if (!checked_mul_i64(n, im->type[x][p].dim[d], &n))
+                return onnx_fail(im, INFER_EFORMAT, "the input overflows");
+    }
+    return im->rc;
 }
 
 /* Tuples of indices into the dimensions from `batch` on of x as one index into
@@ -90,8 +102,7 @@ static int join_tuples(struct onnx_import *im, int x, int index, int batch,
                        int *n)
 {
     const int rank = compose_rank(im, index);
-    int64_t extent = 1;
-    int at = -1;
+    int extent = -1, at = -1;
 
     *n = 0;
     if (compose_need_rank(im, index, 1 + batch, INFER_MAX_RANK) < 0)
@@ -106,17 +117,17 @@ static int join_tuples(struct onnx_import *im, int x, int index, int batch,
     }
     *n = (int)compose_dim(im, index, -1);
     index = compose_cast(im, INFER_I64, index);
+    check_extent(im, x, batch + *n);
     for (int j = *n - 1; j >= -batch && im->rc == 0; j--) {
-        const int64_t size = compose_dim(im, x, batch + j);
-        int part = j >= 0 ? tuple_entry(im, index, j, size)
-                          : compose_count(im, size, rank - 1, batch + j);
+        const int size = compose_entries(im, x, batch + j);
+        int part =
+            j >= 0 ? tuple_entry(im, index, j, size)
+                   : compose_count_of(im, x, batch + j, rank - 1, batch + j);
 
-        if (extent != 1)
-            part = compose_binary(im, KERN_MUL, part,
-                                  compose_integer(im, INFER_I64, extent));
+        if (extent >= 0)
+            part = compose_binary(im, KERN_MUL, part, extent);
         at = at < 0 ? part : compose_binary(im, KERN_ADD, at, part);
-        if (!checked_mul_i64(extent, size, &extent))
-            onnx_fail(im, INFER_EFORMAT, "the input overflows");
+        extent = extent < 0 ? size : compose_binary(im, KERN_MUL, extent, size);
     }
     return at;
 }
@@ -134,14 +145,19 @@ static void append_dims(struct onnx_import *im, int value, int from, int to,
     }
 }
 
-/* x with its first `used` dimensions, which are fixed, joined. */
+/* x with its first `used` dimensions joined. */
 static int join_rows(struct onnx_import *im, int x, int used)
 {
     int64_t dim[INFER_MAX_RANK] = {1};
     int n = 1;
 
-    for (int d = 0; d < used; d++)
-        dim[0] *= compose_dim(im, x, d);
+    if (used == 1)
+        return x;
+    for (int d = 0; d < used; d++) {
+        const int64_t size = compose_free_dim(im, x, d);
+
+        dim[0] = size < 0 || dim[0] < 0 ? -1 : dim[0] * size;
+    }
     append_dims(im, x, used, compose_rank(im, x), dim, &n);
     return compose_reshape(im, x, n, dim);
 }
@@ -168,19 +184,12 @@ int onnx_import_gather_nd(struct onnx_import *im)
 
 /* Rows of all that lies behind the tuples: x as R,W, updates as K,W, and the
  * indices of the rows as K,1, the same for each element of a row. */
-int onnx_import_scatter_nd(struct onnx_import *im)
+static int scatter_flat(struct onnx_import *im, int x, int at, int n,
+                        enum kern_scatter_kind kind)
 {
     int64_t dim[INFER_MAX_RANK], flat[2] = {-1, 1}, each[2] = {1, 1};
-    enum kern_scatter_kind kind;
-    int x, y, at, update, n, rank = 0;
+    int y, update, rank = 0;
 
-    onnx_arity(im, 3, 3);
-    if (read_kind(im, &kind) < 0)
-        return im->rc;
-    if ((kind == KERN_SCATTER_SET && is_constant(im)) || im->rc < 0)
-        return onnx_constant_scatter_nd(im);
-    x = compose_input(im, 0);
-    at = join_tuples(im, x, compose_input(im, 1), 0, &n);
     append_dims(im, x, 0, compose_rank(im, x), dim, &rank);
     for (int d = n; d < rank && im->rc == 0; d++)
         flat[1] *= compose_dim(im, x, d);
@@ -193,6 +202,45 @@ int onnx_import_scatter_nd(struct onnx_import *im)
     at = compose_expand(im, at, 2, each);
     y = compose_scatter(im, y, at, update, 0, kind);
     return compose_output(im, 0, compose_reshape(im, y, rank, dim));
+}
+
+/* The same along the first dimension of x, whose others may be free. */
+static int scatter_along(struct onnx_import *im, int x, int at,
+                         enum kern_scatter_kind kind)
+{
+    const int update = compose_input(im, 2), rank = compose_rank(im, x);
+    int64_t want[ONNX_PROBES][INFER_MAX_RANK], each[INFER_MAX_RANK] = {-1};
+
+    if (im->rc < 0)
+        return im->rc;
+    for (int d = 1; d < rank; d++)
+        each[d] = 1;
+    for (int p = 0; p < im->probes; p++)
+        memcpy(want[p], im->type[update][p].dim, sizeof want[p]);
+    at = compose_reshape(im, at, rank, each);
+    onnx_emit_expand(im, at, want, rank, -1, &at);
+    return compose_output(im, 0, compose_scatter(im, x, at, update, 0, kind));
+}
+
+int onnx_import_scatter_nd(struct onnx_import *im)
+{
+    enum kern_scatter_kind kind;
+    bool free_rows = false;
+    int x, at, n;
+
+    onnx_arity(im, 3, 3);
+    if (read_kind(im, &kind) < 0)
+        return im->rc;
+    if ((kind == KERN_SCATTER_SET && is_constant(im)) || im->rc < 0)
+        return onnx_constant_scatter_nd(im);
+    x = compose_input(im, 0);
+    at = join_tuples(im, x, compose_input(im, 1), 0, &n);
+    for (int d = n; d < compose_rank(im, x); d++)
+        free_rows = free_rows || compose_free_dim(im, x, d) < 0;
+    if (free_rows && n == 1 && compose_rank(im, at) == 1 &&
+        compose_rank(im, compose_input(im, 2)) == compose_rank(im, x))
+        return scatter_along(im, x, at, kind);
+    return scatter_flat(im, x, at, n, kind);
 }
 
 /* ---- choices that are constant ------------------------------------- */

@@ -361,6 +361,20 @@ TEST(test_refused)
     graph_node(&m, "Div", "x n", "y", NULL);
     must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, "used as data");
 
+    /* as the end of a slice of another tensor, or less than all of its own */
+    for (int own = 0; own < 2; own++) {
+        m = picked();
+        graph_output(&m, "y");
+        graph_ints(&m, "from", DIMS(1), INTS(0));
+        graph_ints(&m, "one", DIMS(1), INTS(1));
+        graph_node(&m, "Shape", "picked", "all", NULL);
+        graph_node(&m, "Sub", "all one", "less", NULL);
+        graph_node(&m, "Slice", own ? "picked from less" : "x from all", "y",
+                   NULL);
+        must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED,
+                    own ? "keep them apart" : "used as data");
+    }
+
     /* from the end */
     m = picked();
     graph_output(&m, "y");

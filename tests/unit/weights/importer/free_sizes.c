@@ -405,18 +405,54 @@ TEST(test_multiple_of_half)
     }
 }
 
-/* Where this reader does not follow what is done with a remainder, the network
- * is not read at multiples alone. */
+/* y = x + w % 4: computed at run time as the file says. */
 TEST(test_remainder)
 {
     struct pb_message m = picture(), a = EMPTY;
+    struct graph *g;
 
     graph_ints(&m, "four", 0, NULL, INTS(4));
     graph_node(&m, "Mod", "w four", "over", NULL);
     attr_int(&a, "to", ONNX_FLOAT);
     graph_node(&m, "Cast", "over", "real", &a);
     graph_node(&m, "Add", "x real", "y", NULL);
-    must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, "'real' depends on");
+    g = must_read(model_of(&m, 13));
+    for (int w = 5; w < 8; w++) {
+        float x[42], want[42];
+
+        for (int i = 0; i < 6 * w; i++) {
+            x[i] = (float)i;
+            want[i] = (float)(i + w % 4);
+        }
+        must_give(g, 3, w, x, want, (size_t)(6 * w));
+    }
+    graph_free(g);
+}
+
+/* y = x + h w - (h + w) / 3, of two free sizes. */
+TEST(test_two_sizes)
+{
+    struct pb_message m = picture(), a = EMPTY;
+    struct graph *g;
+
+    graph_node(&m, "Mul", "h w", "area", NULL);
+    graph_node(&m, "Add", "h w", "sum", NULL);
+    graph_node(&m, "Div", "sum three", "third", NULL);
+    graph_node(&m, "Sub", "area third", "number", NULL);
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Cast", "number", "real", &a);
+    graph_node(&m, "Add", "x real", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    for (int w = 5; w < 8; w++) {
+        float x[42], want[42];
+
+        for (int i = 0; i < 6 * w; i++) {
+            x[i] = (float)i;
+            want[i] = (float)(i + 3 * w - (3 + w) / 3);
+        }
+        must_give(g, 3, w, x, want, (size_t)(6 * w));
+    }
+    graph_free(g);
 }
 
 /* A third of a free height and width, which no tensor has: the pixels that are
@@ -596,9 +632,73 @@ TEST(test_split)
     graph_free(g);
 }
 
+/* y = x, the places of what is positive, added up, and that itself. */
+TEST(test_places)
+{
+    struct pb_message m = picture(), a = EMPTY, keep = EMPTY, perm = EMPTY;
+    struct graph *g;
+
+    graph_floats(&m, "nil", 0, NULL, FLOATS(0));
+    graph_node(&m, "Greater", "x nil", "positive", NULL);
+    graph_node(&m, "NonZero", "positive", "places", NULL);
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Cast", "places", "real", &a);
+    attr_int(&keep, "keepdims", 0);
+    graph_node(&m, "ReduceSum", "real", "sum", &keep);
+    attr_ints(&perm, "perm", 2, INTS(1, 0));
+    graph_node(&m, "Transpose", "places", "at", &perm);
+    graph_node(&m, "GatherND", "x at", "chosen", NULL);
+    keep = (struct pb_message)EMPTY;
+    attr_int(&keep, "keepdims", 0);
+    graph_node(&m, "ReduceSum", "chosen", "total", &keep);
+    graph_node(&m, "Add", "sum total", "both", NULL);
+    graph_node(&m, "Add", "x both", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    for (int k = 0; k < 2; k++) {
+        const int h = k ? 3 : 4, w = k ? 5 : 2;
+        float x[30], want[30], sum = 0;
+
+        for (int i = 0; i < 2 * h * w; i++) {
+            x[i] = i % 3 == 1 ? (float)i : -1;
+            if (i % 3 == 1)
+                sum += (float)(i + i / (h * w) + i / w % h + i % w);
+        }
+        for (int i = 0; i < 2 * h * w; i++)
+            want[i] = x[i] + sum;
+        must_give(g, h, w, x, want, (size_t)(2 * h * w));
+    }
+    graph_free(g);
+}
+
+/* Picture 0 is written. */
+TEST(test_written_picture)
+{
+    struct pb_message m = picture();
+    float x[30], want[30];
+    struct graph *g;
+
+    graph_ints(&m, "first", DIMS(1, 1), INTS(0));
+    graph_floats(&m, "triple", 0, NULL, FLOATS(3));
+    graph_node(&m, "Mul", "x triple", "more", NULL);
+    graph_node(&m, "Slice", "more z1 o1", "part", NULL);
+    graph_ints(&m, "z1", DIMS(1), INTS(0));
+    graph_ints(&m, "o1", DIMS(1), INTS(1));
+    graph_node(&m, "ScatterND", "x first part", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    for (int i = 0; i < 30; i++) {
+        x[i] = (float)(i - 9);
+        want[i] = 3 * x[i];
+    }
+    must_give(g, 3, 5, x, want, 30);
+    must_give(g, 4, 2, x, want, 16);
+    graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_written_picture),
         cmocka_unit_test(test_grid),
         cmocka_unit_test(test_joined_grid),
         cmocka_unit_test(test_reshape_back),
@@ -609,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_pad),
         cmocka_unit_test(test_multiple),
         cmocka_unit_test(test_remainder),
+        cmocka_unit_test(test_two_sizes),
         cmocka_unit_test(test_third),
         cmocka_unit_test(test_areas),
         cmocka_unit_test(test_numbers),

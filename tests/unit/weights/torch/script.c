@@ -246,6 +246,103 @@ TEST(test_packed_layers)
             "ops.prepacked.linear_clamp_run is not supported");
 }
 
+/* x is -3 to 4 in two rows: how many a mask chooses is known at run time. */
+TEST(test_masks)
+{
+#define INDEX_OF(mask) "annotate(List[Optional[Tensor]], [" mask "])"
+#define ABOVE          INDEX_OF("torch.gt(x, 0)")
+#define ROWS           INDEX_OF("torch.gt(torch.select(x, 1, 0), 0)")
+    gives(CLASS("    return torch.add(x, torch.sum(torch.index(x, " ABOVE
+                ")))\n"),
+          1, 10);
+    gives(
+        CLASS("    return torch.add(x, torch.sum(torch.index(x, " ROWS ")))\n"),
+        1, 10);
+    gives(CLASS("    return torch.add(x, torch.sum(torch.nonzero("
+                "torch.gt(x, 0))))\n"),
+          1, 10);
+    gives(CLASS("    return torch.add(x, torch.sum(torch.masked_select(x, "
+                "torch.gt(x, 0))))\n"),
+          1, 10);
+    gives_from(CLASS("    y = torch.argsort(torch.index(x, " ABOVE
+                     "), -1, True)\n"
+                     "    return torch.add(x, torch.select(y, 0, 0))\n"),
+               1, 3, 2);
+    gives(CLASS("    y = torch.index_put_(x, " INDEX_OF(
+              "torch.lt(x, 9)") ", "
+                                "torch.full([1], 7.))\n    return x\n"),
+          0, 7);
+    gives(CLASS("    y = ops.torchvision.nms(x, torch.select(x, 1, 0), 0.5)\n"
+                "    return torch.add(x, torch.select(y, 0, 0))\n"),
+          1, 1);
+    gives(CLASS("    y = torch.index(x, " ABOVE ")\n"
+                "    n = torch.size(y, 0)\n"
+                "    z = torch.pad(y, [0, torch.rsub(n, 9)])\n"
+                "    return torch.add(x, torch.sum(torch.reshape(z, "
+                "[3, 3])))\n"),
+          1, 10);
+    /* That number as a number. */
+    refused(CLASS("    n = torch.size(torch.index(x, " ABOVE "), 0)\n"
+                  "    return torch.slice(x, 0, 0, n)\n"),
+            "how many entries a tensor has");
+    refused(CLASS("    n = torch.size(torch.index(x, " ABOVE "), 0)\n"
+                  "    return torch.mul(x, n)\n"),
+            "how many entries a tensor has");
+    refused(CLASS("    y = torch.index(x, " ABOVE ")\n"
+                  "    n = torch.sub(torch.size(y, 0), 1)\n"
+                  "    return torch.slice(y, 0, 0, n)\n"),
+            "ends depends on the batch");
+#undef INDEX_OF
+#undef ABOVE
+#undef ROWS
+}
+
+/* Windows along an axis of free size: row 0, the mean of both, and row 1. */
+TEST(test_pools_to_a_size)
+{
+#define PICTURE "    y = torch.unsqueeze(torch.unsqueeze(x, 0), 0)\n"
+#define ENDS                                                                   \
+    "    z = torch.slice(y, 2, 0, 9, 2)\n"                                     \
+    "    return torch.squeeze(torch.squeeze(z, 0), 0)\n"
+    gives(CLASS(PICTURE "    y = torch.adaptive_avg_pool2d(y, [3, 4])\n" ENDS),
+          1, 0);
+    gives(CLASS(PICTURE
+                "    y = torch.adaptive_avg_pool2d(y, [3, 4])\n"
+                "    z = torch.sub(torch.select(y, 2, 1), torch.select(y, 2, "
+                "0))\n    return torch.add(x, torch.select(z, 1, 0))\n"),
+          1, 2);
+    gives(CLASS(PICTURE
+                "    y, i, = torch.adaptive_max_pool2d(y, [3, 4])\n" ENDS),
+          1, 0);
+    gives(CLASS(PICTURE
+                "    y, i, = torch.adaptive_max_pool2d(y, [3, 4])\n"
+                "    z = torch.sub(torch.select(y, 2, 1), torch.select(y, 2, "
+                "0))\n    return torch.add(x, torch.select(z, 1, 0))\n"),
+          1, 4);
+#undef PICTURE
+#undef ENDS
+}
+
+/* Enumerators are their values. */
+TEST(test_enumerations)
+{
+#define COLOURS "class Colour(Enum):\n  RED = \"red\"\n  BLUE = \"blue\"\n"
+    gives(COLOURS CLASS("    if torch.eq(__torch__.Colour.RED, \"red\"):\n"
+                        "      y = torch.mul(x, 2)\n"
+                        "    else:\n      y = x\n    return y\n"),
+          2, 0);
+    gives(COLOURS CLASS("    if torch.eq(__torch__.Colour.RED, "
+                        "__torch__.Colour.BLUE):\n"
+                        "      y = torch.mul(x, 2)\n"
+                        "    else:\n      y = x\n    return y\n"),
+          1, 0);
+    refused(COLOURS CLASS("    if torch.eq(__torch__.Colour.PINK, 1):\n"
+                          "      y = x\n    else:\n      y = x\n"
+                          "    return y\n"),
+            "no enumerator is named");
+#undef COLOURS
+}
+
 TEST(test_values)
 {
     /* -7 // 2 = -4, -7 % 3 = 2 */
@@ -586,6 +683,9 @@ int main(void)
         cmocka_unit_test(test_weights_alone),
         cmocka_unit_test(test_statements),
         cmocka_unit_test(test_packed_layers),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_pools_to_a_size),
+        cmocka_unit_test(test_enumerations),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_containers),
         cmocka_unit_test(test_containers_refused),
