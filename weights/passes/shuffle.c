@@ -15,6 +15,7 @@
  */
 #include "weights/passes/pass.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,7 +168,7 @@ static bool find_parts(const struct graph *g, const struct graph_node *n,
             return false;
         first[k + 1] = first[k] + out->dim[1];
     }
-    return first[n->n_out] <= v->dim[1];
+    return first[n->n_out] <= v->dim[1] && v->dim[1] <= INT_MAX;
 }
 
 /* True if every reader is a slice. */
