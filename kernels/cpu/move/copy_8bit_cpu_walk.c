@@ -5,8 +5,12 @@
  *
  * The inner loop is the longest dimension along which both tensors are dense,
  * else the longest; threads divide the others, and pieces of the inner one.
+ * Few bytes side by side in the output that are rows of the input are
+ * interleaved.
  */
 #include "config.h"
+
+#include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/cpu/cpu.h"
@@ -93,21 +97,143 @@ static int inner_of(const struct kern_tensor *x, const struct kern_tensor *y)
     return inner;
 }
 
-/* Line `line` of the inner dimension: where it begins in x and y. */
-static void find_line(const struct kern_problem *p, int inner, int64_t line,
-                      int64_t *x, int64_t *y)
+/* The lines of a copy: all places of the dimensions but one or two, in the
+ * order of the output's memory. */
+struct lines {
+    int rank;
+    int64_t dim[KERN_MAX_RANK], step[2][KERN_MAX_RANK]; /* innermost first */
+    int64_t index[KERN_MAX_RANK], x, y;
+};
+
+/* Begins at a line; second: another dimension that is left out, or -1. */
+static void lines_begin(struct lines *l, const struct kern_problem *p,
+                        int inner, int second, int64_t line)
 {
     const struct kern_tensor *from = &p->in[0], *to = &p->out[0];
 
-    *x = *y = 0;
+    *l = (struct lines){0};
     for (int d = to->rank - 1; d >= 0; d--) {
-        if (d == inner)
+        int at = l->rank;
+
+        if (d == inner || d == second)
             continue;
-        *x += line % to->dim[d] * from->stride[d];
-        *y += line % to->dim[d] * to->stride[d];
-        line /= to->dim[d];
+        for (; at > 0 && l->step[1][at - 1] > to->stride[d]; at--) {
+            l->dim[at] = l->dim[at - 1];
+            l->step[0][at] = l->step[0][at - 1];
+            l->step[1][at] = l->step[1][at - 1];
+        }
+        l->dim[at] = to->dim[d];
+        l->step[0][at] = from->stride[d];
+        l->step[1][at] = to->stride[d];
+        l->rank++;
+    }
+    for (int d = 0; d < l->rank; d++) {
+        l->index[d] = line % l->dim[d];
+        l->x += l->index[d] * l->step[0][d];
+        l->y += l->index[d] * l->step[1][d];
+        line /= l->dim[d];
     }
 }
+
+static void lines_next(struct lines *l)
+{
+    for (int d = 0; d < l->rank; d++) {
+        l->x += l->step[0][d];
+        l->y += l->step[1][d];
+        if (++l->index[d] < l->dim[d])
+            return;
+        l->x -= l->dim[d] * l->step[0][d];
+        l->y -= l->dim[d] * l->step[1][d];
+        l->index[d] = 0;
+    }
+}
+
+/* ---- few bytes side by side ---------------------------------------- */
+
+/* Rows of a block of interleave(), and columns at most. */
+#define BLOCK   32
+#define COLUMNS 8
+
+/* y has rows of `cols` bytes, x columns, sx bytes apart: shuffles of channels,
+ * colours. */
+CPU_INLINE void interleave(uint8_t *y, const uint8_t *x, int64_t sx,
+                           int64_t rows, const int cols)
+{
+    int64_t i;
+
+    for (i = 0; i + BLOCK <= rows; i += BLOCK) {
+        uint8_t t[COLUMNS * BLOCK];
+
+        for (int k = 0; k < BLOCK; k++)
+            for (int j = 0; j < cols; j++)
+                t[cols * k + j] = x[j * sx + i + k];
+        memcpy(y + cols * i, t, (size_t)(cols * BLOCK));
+    }
+    for (; i < rows; i++)
+        for (int j = 0; j < cols; j++)
+            y[cols * i + j] = x[j * sx + i];
+}
+
+CPU_CLONES static void interleave_bytes(uint8_t *y, const uint8_t *x,
+                                        int64_t sx, int64_t rows, int64_t cols)
+{
+    switch (cols) {
+    case 2:
+        interleave(y, x, sx, rows, 2);
+        break;
+    case 3:
+        interleave(y, x, sx, rows, 3);
+        break;
+    case 4:
+        interleave(y, x, sx, rows, 4);
+        break;
+    default:
+        interleave(y, x, sx, rows, COLUMNS);
+        break;
+    }
+}
+
+/* The dimensions of such rows: *col is innermost in y, *row in x. */
+static bool find_rows(const struct kern_tensor *x, const struct kern_tensor *y,
+                      int *row, int *col)
+{
+    *row = *col = -1;
+    for (int d = 0; d < y->rank; d++) {
+        if (y->stride[d] == 1 && (y->dim[d] == 2 || y->dim[d] == 3 ||
+                                  y->dim[d] == 4 || y->dim[d] == COLUMNS))
+            *col = d;
+        if (x->stride[d] == 1 && y->dim[d] >= DENSE)
+            *row = d;
+    }
+    return *row >= 0 && *col >= 0 && *row != *col &&
+           y->stride[*row] == y->dim[*col];
+}
+
+static void launch_rows(const struct kern_exec *e, const struct kern_args *args,
+                        int row, int col)
+{
+    const struct kern_problem *p = &e->problem;
+    const int64_t rows = p->out[0].dim[row], cols = p->out[0].dim[col];
+    const int64_t count = kern_tensor_count(&p->out[0]);
+    const int threads = cpu_threads(cpu_threads_of(e), count);
+
+#pragma omp parallel for num_threads(threads)                                  \
+    schedule(static, 1) if (threads > 1)
+    for (int i = 0; i < threads; i++) {
+        struct lines l;
+        int64_t line, end;
+
+        cpu_share(count / (rows * cols), i, threads, &line, &end);
+        for (lines_begin(&l, p, row, col, line); line < end; line++) {
+            interleave_bytes((uint8_t *)args->out[0] + l.y,
+                             (const uint8_t *)args->in[0] + l.x,
+                             p->in[0].stride[col], rows, cols);
+            lines_next(&l);
+        }
+    }
+}
+
+/* ---- all copies ---------------------------------------------------- */
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
@@ -122,23 +248,37 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const int64_t sy = to->rank ? to->stride[inner] : 1;
     const int64_t pieces = (n + PIECE - 1) / PIECE;
     const int threads = cpu_threads(cpu_threads_of(e), count);
+    int row, col;
 
     (void)err;
-    (void)threads; /* of use with OpenMP only */
     if (count == 0)
         return 0;
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int64_t i = 0; i < count / n * pieces; i++) {
-        const int64_t first = i % pieces * PIECE, rest = n - first;
-        int64_t x, y;
+    if (convert == byte_to_byte && find_rows(from, to, &row, &col)) {
+        launch_rows(e, args, row, col);
+        return 0;
+    }
+#pragma omp parallel for num_threads(threads)                                  \
+    schedule(static, 1) if (threads > 1)
+    for (int i = 0; i < threads; i++) {
+        struct lines l;
+        int64_t piece, end;
 
-        find_line(p, inner, i / pieces, &x, &y);
-        convert((const char *)args->in[0] +
-                    (x + first * sx) * (int64_t)infer_dtype_size(from->dtype),
+        cpu_share(count / n * pieces, i, threads, &piece, &end);
+        for (lines_begin(&l, p, inner, -1, piece / pieces); piece < end;
+             piece++) {
+            const int64_t first = pieces > 1 ? piece % pieces * PIECE : 0;
+            const int64_t rest = n - first;
+
+            convert(
+                (const char *)args->in[0] +
+                    (l.x + first * sx) * (int64_t)infer_dtype_size(from->dtype),
                 sx,
                 (char *)args->out[0] +
-                    (y + first * sy) * (int64_t)infer_dtype_size(to->dtype),
+                    (l.y + first * sy) * (int64_t)infer_dtype_size(to->dtype),
                 sy, rest < PIECE ? rest : PIECE);
+            if (pieces == 1 || (piece + 1) % pieces == 0)
+                lines_next(&l);
+        }
     }
     return 0;
 }
