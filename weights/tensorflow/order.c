@@ -134,14 +134,49 @@ static bool has_effect_only(struct pb_span op)
     return false;
 }
 
-static bool *mark_read(const struct tf_graph *g)
+static bool is_switch(const struct tf_node *n)
 {
+    return pb_span_is(n->op, "Switch") || pb_span_is(n->op, "RefSwitch");
+}
+
+/* A Switch that feeds nothing but a branch that is not taken is dead, too. */
+static void drop_switches(struct tf_graph *g, const bool *live,
+                          const bool *read)
+{
+    for (int i = 0; i < g->n_outer; i++)
+        if (is_switch(&g->node[i]) && read[i] && !live[i])
+            g->node[i].dead = true;
+}
+
+/* Nodes that another one reads; live: one that is not dead. */
+static void find_read(const struct tf_graph *g, bool *live, bool *read)
+{
+    for (int i = 0; i < g->n_outer; i++)
+        for (int k = 0; k < g->node[i].n_in; k++) {
+            const int from = g->edge[g->node[i].first + k].node;
+
+            read[from] = true;
+            live[from] = live[from] || !g->node[i].dead;
+        }
+}
+
+/* What only a branch reads that is not taken is an end of the network. */
+static bool *mark_read(struct tf_graph *g)
+{
+    bool *live = calloc((size_t)g->n_nodes, sizeof *live);
     bool *read = calloc((size_t)g->n_nodes, sizeof *read);
 
-    for (int i = 0; read && i < g->n_outer; i++)
-        for (int k = 0; k < g->node[i].n_in; k++)
-            read[g->edge[g->node[i].first + k].node] = true;
-    return read;
+    if (live && read) {
+        find_read(g, live, read);
+        drop_switches(g, live, read);
+        memset(live, 0, (size_t)g->n_nodes * sizeof *live);
+        find_read(g, live, read);
+    } else {
+        free(live);
+        live = NULL;
+    }
+    free(read);
+    return live;
 }
 
 /* Nodes whose values depend on an input. */

@@ -44,16 +44,6 @@ static int extreme(struct tflite_import *im, int x, int axis,
     return tflite_emit(im, GRAPH_REDUCE, &attr, &x, 1);
 }
 
-/* round(x), halves away from zero: sign(x) floor(|x| + 1/2). */
-static int rounded(struct tflite_import *im, int x)
-{
-    int y = tflite_plain_unary(im, x, KERN_ABS);
-
-    y = tflite_unary(im, y, KERN_LINEAR, 1, 0.5f);
-    y = tflite_plain_unary(im, y, KERN_FLOOR);
-    return tflite_binary(im, KERN_MUL, y, tflite_plain_unary(im, x, KERN_SIGN));
-}
-
 /* To -127 .. 127 by the largest magnitude. */
 static int symmetric(struct tflite_import *im, int x, int axis, int *scale_out)
 {
@@ -63,7 +53,7 @@ static int symmetric(struct tflite_import *im, int x, int axis, int *scale_out)
 
     scale = tflite_unary(im, scale, KERN_CLIP, LEAST_SCALE, INFINITY);
     q = tflite_binary(im, KERN_DIV, tflite_scalar(im, 127), scale);
-    q = rounded(im, tflite_binary(im, KERN_MUL, x, q));
+    q = tflite_round_away(im, tflite_binary(im, KERN_MUL, x, q));
     scale = tflite_binary(im, KERN_DIV, scale, tflite_scalar(im, 127));
     *scale_out = scale;
     return tflite_unary(im, q, KERN_CLIP, -127, 127);
@@ -83,11 +73,11 @@ static int asymmetric(struct tflite_import *im, int x, int axis, int *scale_out)
     scale = tflite_binary(im, KERN_DIV, scale, tflite_scalar(im, 255));
     scale = tflite_unary(im, scale, KERN_CLIP, LEAST_SCALE, INFINITY);
     zero = tflite_binary(im, KERN_DIV, low, scale);
-    zero = rounded(im, tflite_unary(im, zero, KERN_LINEAR, -1, -128));
+    zero = tflite_round_away(im, tflite_unary(im, zero, KERN_LINEAR, -1, -128));
     zero = tflite_unary(im, zero, KERN_CLIP, -128, 127);
     q = tflite_binary(im, KERN_DIV, tflite_scalar(im, 1), scale);
     q = tflite_binary(im, KERN_MUL, x, q);
-    q = rounded(im, tflite_binary(im, KERN_ADD, q, zero));
+    q = tflite_round_away(im, tflite_binary(im, KERN_ADD, q, zero));
     q = tflite_unary(im, q, KERN_CLIP, -128, 127);
     *scale_out = scale;
     return tflite_binary(im, KERN_SUB, q, zero);

@@ -198,6 +198,7 @@ int tflite_model_tensor(struct tflite_model *m, int index,
     out->name = fb_list(&t, TENSOR_NAME, 1);
     out->variable = fb_bool(&t, TENSOR_VARIABLE);
     out->sparse = fb_has(&t, TENSOR_SPARSITY);
+    out->sparsity = fb_sub(&t, TENSOR_SPARSITY);
     q = fb_sub(&t, TENSOR_QUANT);
     out->scale = fb_list(&q, QUANT_SCALE, 4);
     out->zero_point = fb_list(&q, QUANT_ZERO, 8);

@@ -213,9 +213,12 @@ void tflite_import_quantize(struct tflite_import *im, int param)
     }
     im->raw = tflite_is_quantised(&in);
     x = tflite_in_any_order(im, &swapped);
-    if (im->raw && im->status == 0) {
+    to = tflite_quant(im, &out);
+    if (!im->raw && im->status == 0) {
+        im->raw = true;
+        x = tflite_quantise_floats(im, x, &to);
+    } else if (im->status == 0) {
         from = tflite_quant(im, &in);
-        to = tflite_quant(im, &out);
         factor = (double)from.scale / (double)to.scale;
         x = tflite_requantise(im, x, &factor, 1, 0, 2, &to);
     }

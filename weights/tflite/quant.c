@@ -125,6 +125,27 @@ int tflite_quantise(struct tflite_import *im, int x,
     return clip_and_round(im, x, q);
 }
 
+/* sign(x) floor(|x| + h), where h is the number below 1/2: 1/2 itself would
+ * make 1 of that number, while a half plus h is rounded up. */
+int tflite_round_away(struct tflite_import *im, int x)
+{
+    int y = tflite_plain_unary(im, x, KERN_ABS);
+
+    y = tflite_unary(im, y, KERN_LINEAR, 1, 0x1.fffffep-2f);
+    y = tflite_plain_unary(im, y, KERN_FLOOR);
+    return tflite_binary(im, KERN_MUL, y, tflite_plain_unary(im, x, KERN_SIGN));
+}
+
+/* The kernel's quotient: the product with 1/s differs from it in the last bit,
+ * which moves numbers near a half. */
+int tflite_quantise_floats(struct tflite_import *im, int x,
+                           const struct tflite_quant *q)
+{
+    x = tflite_binary(im, KERN_DIV, x, tflite_scalar(im, q->scale));
+    x = tflite_round_away(im, x);
+    return tflite_unary(im, x, KERN_CLIP, (float)q->low, (float)q->high);
+}
+
 /* ---- constants ----------------------------------------------------- */
 
 struct constant *tflite_dequantised(struct tflite_import *im,

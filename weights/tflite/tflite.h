@@ -11,6 +11,7 @@
  *   emit.c         nodes of the graph and their shapes
  *   fold.c         operators of constants, computed while importing
  *   loop.c         WHILE, iteration by iteration
+ *   sparse.c       constants whose zeros are left out
  *   quant.c        numbers of eight and sixteen bits
  *   the rest       one function an operator, listed in ops.def
  *
@@ -93,6 +94,7 @@ struct tflite_tensor {
     struct fb_vector scale, zero_point; /* empty: not quantised */
     int quantised_axis;
     bool variable, sparse;
+    struct fb_table sparsity;
 };
 
 struct tflite_operator {
@@ -275,6 +277,11 @@ bool tflite_set_type(struct tflite_import *im, int value,
 int tflite_tensor_value(struct tflite_import *im, int t, bool swapped);
 /* Loads a constant tensor; false where it is none. */
 bool tflite_load(struct tflite_import *im, int t);
+/* A sparse constant of the file, made dense; NULL after a failure. */
+struct constant *tflite_sparse(struct tflite_import *im,
+                               const struct tflite_tensor *tensor,
+                               enum infer_dtype dtype,
+                               const unsigned char *data, size_t bytes);
 /* Gives up the numbers of a value. */
 void tflite_value_forget(struct tflite_value *v);
 void tflite_values_clear(struct tflite_import *im);
@@ -336,6 +343,11 @@ void tflite_quant_clip(struct tflite_import *im, enum tflite_activation act,
 /* s (q - z) to q - z, rounded halves away from zero and clipped. */
 int tflite_quantise(struct tflite_import *im, int x,
                     const struct tflite_quant *q);
+/* The same as the kernel QUANTIZE computes it from floats: to the integer. */
+int tflite_quantise_floats(struct tflite_import *im, int x,
+                           const struct tflite_quant *q);
+/* round(x), halves away from zero; |x| below 2^22. */
+int tflite_round_away(struct tflite_import *im, int x);
 /* Constant of integers to floats: s (q - z), or q - z where raw. */
 struct constant *tflite_dequantised(struct tflite_import *im,
                                     const struct tflite_tensor *t,

@@ -137,10 +137,6 @@ static bool load(struct tflite_import *im, int index)
     }
     if (!checked_count(t.rank, t.dim, &count) || (bytes == 0 && count > 0))
         return false;
-    if (t.sparse) {
-        tflite_fail(im, INFER_EUNSUPPORTED, "sparse weights");
-        return false;
-    }
     dtype = tflite_dtype(t.type);
     if (dtype == INFER_NONE) {
         tflite_fail(im, INFER_EUNSUPPORTED, "a constant that is %s",
@@ -148,13 +144,14 @@ static bool load(struct tflite_import *im, int index)
         return false;
     }
     if (!checked_mul((size_t)count, infer_dtype_size(dtype), &want) ||
-        want != bytes) {
+        (want != bytes && !t.sparse)) {
         tflite_fail(im, INFER_EFORMAT,
                     "constant tensor %d has %zu bytes, which is not its shape",
                     index, bytes);
         return false;
     }
-    c = weights_kept_has(&im->m->kept, data)
+    c = t.sparse ? tflite_sparse(im, &t, dtype, data, bytes)
+        : weights_kept_has(&im->m->kept, data)
             ? weights_kept_get(&im->m->kept, data)
             : view(im, &t, dtype, data, bytes);
     if (!c) {
@@ -681,7 +678,7 @@ static struct constant *own_floats(struct tflite_import *im, int index,
     if (im->folding || !im->m->own || !im->m->own[index] ||
         c->dtype != INFER_F32 || c->bytes == 0 ||
         tflite_model_tensor(im->m, index, &fault, &t) < 0 ||
-        tflite_is_quantised(&t) ||
+        tflite_is_quantised(&t) || t.sparse ||
         tflite_model_buffer(im->m, t.buffer, &fault, &data, &bytes) < 0 ||
         bytes == 0)
         return NULL;

@@ -167,6 +167,54 @@ TEST(test_products)
     free(w.data);
 }
 
+/* Numbers of ncnn 1.0.20261020 on the same files: three steps of 0, 1, 2. */
+TEST(test_recurrent)
+{
+    static const struct {
+        const char *net;
+        int parts[4]; /* numbers of each part of the weights */
+        float y[6];
+        int n;
+    } cases[] = {
+        {NET(1, 3, 0, "LSTM y 1 1 x y 0=1 1=8 2=2"),
+         {8, 8, 8, 0},
+         {-0.096747495f, 0.083052024f, -0.049406528f, 0.082440712f,
+          0.00019074473f, 0.064541496f},
+         6},
+        {NET(1, 3, 0, "LSTM y 1 1 x y 0=1 1=8 2=1 3=2"),
+         {8, 8, 8, 2},
+         {-0.013357966f, -0.010068878f, -0.0064713033f},
+         3},
+        {NET(1, 3, 0, "GRU y 1 1 x y 0=1 1=6 2=2"),
+         {6, 8, 6, 0},
+         {-0.13021877f, 0.041085012f, -0.29708439f, -0.23683688f, -0.4518722f,
+          -0.35391963f},
+         6},
+        {NET(1, 3, 0, "RNN y 1 1 x y 0=1 1=2 2=2"),
+         {2, 2, 2, 0},
+         {-0.24491866f, 0.40642735f, -0.7190209f, 0.51646894f, -0.92013055f,
+          0.80930108f},
+         6},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run_bytes w = {NULL, 0};
+        int k = 0;
+
+        for (int p = 0; p < 4 && cases[i].parts[p] > 0; p++) {
+            run_put_u32(&w, 0);
+            for (int j = 0; j < cases[i].parts[p]; j++, k++) {
+                const float v = (float)(k * 7 % 11 - 5) / 8;
+
+                run_put_floats(&w, &v, 1);
+            }
+        }
+        check(cases[i].net, &w, ramp, SHAPE(1, 3, 1), cases[i].y,
+              (size_t)cases[i].n);
+        free(w.data);
+    }
+}
+
 /* ---- layers without weights ---------------------------------------- */
 
 TEST(test_pooling)
@@ -320,8 +368,12 @@ TEST(test_refused)
          "1 layers, line 2 says 2"},
         {"7767517\n1 1\nInput x 0 2 x\n", INFER_EFORMAT,
          "line 3: 'Input x 0 2 x' is no layer"},
-        {NET(1, 1, 1, "LSTM y 1 1 x y"), INFER_EUNSUPPORTED,
-         "OP LSTM: not supported (1 layer)"},
+        {NET(1, 1, 1, "Proposal y 1 1 x y"), INFER_EUNSUPPORTED,
+         "OP Proposal: not supported (1 layer)"},
+        {NET(1, 3, 0, "LSTM y 1 1 x y 0=1 1=9"), INFER_EFORMAT,
+         "9 weights for an input of 2 dimensions"},
+        {NET(1, 3, 0, "GRU y 1 1 x y 0=1 1=3 8=2"), INFER_EUNSUPPORTED,
+         "weights of 8-bit integers"},
         {NET(1, 1, 1, "ReLU y 1 1 z y"), INFER_EFORMAT,
          "OP ReLU 'y': takes 'z', which no layer before it makes"},
         {NET(1, 1, 1, "ReLU y 1 1 x x"), INFER_EFORMAT,
@@ -422,13 +474,21 @@ TEST(test_real_networks)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_storage),   cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_channels),  cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_products),  cmocka_unit_test(test_pooling),
-        cmocka_unit_test(test_functions), cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_shapes),    cmocka_unit_test(test_free_size),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_probe),     cmocka_unit_test(test_real_networks),
+        cmocka_unit_test(test_storage),
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_channels),
+        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_recurrent),
+        cmocka_unit_test(test_pooling),
+        cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_free_size),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_real_networks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

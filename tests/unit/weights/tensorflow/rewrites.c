@@ -231,6 +231,16 @@ TEST(test_branches)
     m = branches("is_training"); /* what else reads it sees what it is fed */
     add_node(&m, "other", "LogicalNot", "is_training", NULL);
     def_refused(&m, INFER_EUNSUPPORTED, "control flow");
+    /* What only training reads is an end of the network. */
+    m = branches("is_training");
+    add_node(&m, "s2", "Switch", "y", "pred_id");
+    add_node(&m, "loss", "Square", "s2:1", NULL);
+    g = def_read_graph(&m);
+    assert_int_equal(g->n_outputs, 1);
+    assert_int_equal(g->n_nodes, 2);
+    assert_true(run(g, 2, (const int64_t[]){1, 2}, (const float[]){-3, 2},
+                    (const float[]){3, 0}) <= 1e-6);
+    graph_free(g);
     m = branches("keras_learning_phase");
     def_damage(&m, 3, 41);
     pb_free(&m);

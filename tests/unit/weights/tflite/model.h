@@ -114,6 +114,13 @@ static inline size_t flat_vector(struct flat *f, const void *data, size_t n,
 #define MODEL_TENSORS 24
 #define MODEL_OPS     12
 
+/* A matrix whose first level is dense and whose second one is sparse. */
+struct model_sparse {
+    int order[2], size[2];
+    int32_t segments[8], indices[8];
+    int n_segments, n_indices;
+};
+
 struct model_tensor {
     const char *name;
     int type, rank;
@@ -124,6 +131,7 @@ struct model_tensor {
     float scale[16];
     int64_t zero;
     bool open_batch;
+    const struct model_sparse *sparse;
 };
 
 struct model_op {
@@ -245,6 +253,42 @@ static inline void write_ints(struct flat *f, size_t table, int id,
               flat_vector(f, list, (size_t)n, 4));
 }
 
+/* A table that holds a list of int32. */
+static inline size_t write_list(struct flat *f, const int32_t *v, int n)
+{
+    static const struct flat_field field[] = {{0, 4, 0}};
+    const size_t at = flat_table(f, field, 1);
+
+    flat_link(f, flat_field_at(f, at, 0), flat_vector(f, v, (size_t)n, 4));
+    return at;
+}
+
+static inline size_t write_sparsity(struct flat *f,
+                                    const struct model_sparse *s)
+{
+    static const struct flat_field fields[] = {{0, 4, 0}, {1, 4, 0}, {2, 4, 0}};
+    const struct flat_field dense[] = {{0, 1, 0}, {1, 4, (uint64_t)s->size[0]}};
+    const struct flat_field sparse[] = {{0, 1, 1}, {1, 4, (uint64_t)s->size[1]},
+                                        {2, 1, 1}, {3, 4, 0},
+                                        {4, 1, 1}, {5, 4, 0}};
+    static const unsigned char none[8];
+    const size_t at = flat_table(f, fields, 3);
+    size_t list, level;
+
+    write_ints(f, at, 0, s->order, 2);
+    write_ints(f, at, 1, NULL, 0);
+    list = flat_vector(f, none, 2, 4);
+    flat_link(f, flat_field_at(f, at, 2), list);
+    flat_link(f, list + 4, flat_table(f, dense, 2));
+    level = flat_table(f, sparse, 6);
+    flat_link(f, list + 8, level);
+    flat_link(f, flat_field_at(f, level, 3),
+              write_list(f, s->segments, s->n_segments));
+    flat_link(f, flat_field_at(f, level, 5),
+              write_list(f, s->indices, s->n_indices));
+    return at;
+}
+
 static inline size_t write_tensor(struct flat *f, const struct model_tensor *t,
                                   int buffer)
 {
@@ -253,10 +297,11 @@ static inline size_t write_tensor(struct flat *f, const struct model_tensor *t,
                                         {2, 4, (uint64_t)buffer},
                                         {3, 4, 0},
                                         {4, 4, 0},
-                                        {7, 4, 0}};
+                                        {7, 4, 0},
+                                        {6, 4, 0}};
     const struct flat_field quant[] = {
         {2, 4, 0}, {3, 4, 0}, {6, 4, (uint64_t)t->axis}};
-    const size_t at = flat_table(f, fields, t->n_scales ? 6 : 6);
+    const size_t at = flat_table(f, fields, t->sparse ? 7 : 6);
     int shape[8];
     size_t q;
 
@@ -275,6 +320,8 @@ static inline size_t write_tensor(struct flat *f, const struct model_tensor *t,
               flat_vector(f, t->scale, (size_t)t->n_scales, 4));
     flat_link(f, flat_field_at(f, q, 3),
               flat_vector(f, &t->zero, t->n_scales == 1 ? 1 : 0, 8));
+    if (t->sparse)
+        flat_link(f, flat_field_at(f, at, 6), write_sparsity(f, t->sparse));
     return at;
 }
 
