@@ -40,26 +40,27 @@ TESTS = ["graph", "weights", "task"]
 SECONDS = 120
 # Tests of a reader, by the words in their names.
 NEAR = [("weights/aten/", "torch/operators|torch/export|torch/modules"),
-        ("weights/caffe/", "caffe"),
-        ("weights/darknet/", "darknet"),
-        ("weights/hdf5/", "hdf5|keras"),
-        ("weights/keras/", "keras"),
-        ("weights/layers/", "caffe|darknet|ncnn"),
-        ("weights/ncnn/", "ncnn"),
+        ("weights/caffe/", "caffe|importer/large"),
+        ("weights/darknet/", "darknet|importer/large"),
+        ("weights/hdf5/", "hdf5|keras|lines/edits"),
+        ("weights/keras/", "keras|lines/edits"),
+        ("weights/layers/", "caffe|darknet|ncnn|importer/large"),
+        ("weights/ncnn/", "ncnn|importer/large"),
         ("weights/numpy/", "npz|lines/headers"),
-        ("weights/onnx/", "onnx|importer/|torch/operators|tensorflow/operators"),
-        ("weights/protobuf/", "protobuf|onnx"),
+        ("weights/onnx/", "onnx|importer/|torch/operators|tensorflow/operators|"
+                          "lines/messages|importer/large"),
+        ("weights/protobuf/", "protobuf|onnx|lines/messages|importer/large"),
         ("weights/pytorch/", "pickle|pytorch|torch/calls|torch/modules|legacy"),
-        ("weights/safetensors/", "safetensors|lines/headers|folder"),
-        ("weights/tensorflow/", "tensorflow"),
-        ("weights/tflite/", "tflite"),
+        ("weights/safetensors/", "safetensors|lines/headers|folder|importer/large"),
+        ("weights/tensorflow/", "tensorflow|lines/messages|importer/large"),
+        ("weights/tflite/", "tflite|lines/flat"),
         ("weights/torchscript/", "torch/script|lines/torchscript"),
         ("weights/", "zip|bare_weights|weights/arch|layout|passes_basic|"
                      "safetensors|folder|npz"),
         ("libinfer/graph/", "unit/graph/|lines/graph|budget|fuzz/model|fuzz/text|"
                              "multiplier/stored"),
         ("libinfer/image/", "image|pixels|misuse"),
-        ("libinfer/model/", "open_memory|fuzz/model")]
+        ("libinfer/model/", "open_memory|fuzz/model|misuse")]
 
 ERROR = re.compile(r"\b(return|rc =|=) *\w*(error_set|fail|failed|bad|wrong|"
                    r"refuse|REFUSE)\w* *\(|return INFER_E")

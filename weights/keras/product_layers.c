@@ -45,8 +45,8 @@ static bool read_letters(const char **text, const char *end, int rank,
         if (*p == '.') {
             const int more = rank >= 0 ? rank - named : *dots;
 
-            if (end - p < 3 || p[1] != '.' || p[2] != '.' || more < 0 ||
-                n + more > INFER_MAX_RANK)
+            if (p[1] != '.' || p[2] != '.' || more < 0 ||
+                n + more > INFER_MAX_RANK) /* no '.' is behind the end */
                 return false;
             for (int i = more; i > 0; i--)
                 out[n++] = (char)('0' + i - 1);

@@ -197,15 +197,17 @@ static size_t measure_node(struct measure *m, uint32_t node, size_t *tensors)
     return bytes;
 }
 
-static bool holds_tensors(const struct pickle *p, uint32_t node)
+/* 1 or 0, or -1: no memory to find out. */
+static int holds_tensors(const struct pickle *p, uint32_t node)
 {
     struct measure m;
+    const bool room = measure_init(&m, p);
     size_t tensors = 0;
 
-    if (measure_init(&m, p))
+    if (room)
         measure_node(&m, node, &tensors);
     measure_clear(&m);
-    return tensors > 0;
+    return !room ? -1 : tensors > 0;
 }
 
 /* ---- finding the state_dict ---------------------------------------- */
@@ -299,20 +301,29 @@ static int strip_siblings(const struct pickle *p, uint32_t parent,
     return rc;
 }
 
-/* The value of the first of the known keys that holds tensors, or -1. */
-static int64_t find_state(const struct pickle *p, uint32_t node)
+/* *out: the value of the first of the known keys that holds tensors, or -1. */
+static int find_state(const struct pickle *p, uint32_t node,
+                      struct infer_error *err, int64_t *out)
 {
     size_t i;
 
+    *out = -1;
     for (i = 0; i < sizeof state_keys / sizeof *state_keys; i++) {
         int64_t found = pickle_find(p, pickle_at(p, node), state_keys[i]);
+        int holds;
 
-        if (found >= 0 && (uint32_t)found != node &&
-            is_container(pickle_at(p, (uint32_t)found)) &&
-            holds_tensors(p, (uint32_t)found))
-            return found;
+        if (found < 0 || (uint32_t)found == node ||
+            !is_container(pickle_at(p, (uint32_t)found)))
+            continue;
+        holds = holds_tensors(p, (uint32_t)found);
+        if (holds < 0)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        if (holds) {
+            *out = found;
+            return 0;
+        }
     }
-    return -1;
+    return 0;
 }
 
 /* The dictionary of weights inside a checkpoint; the root itself where it has
@@ -325,8 +336,11 @@ static int choose_state(const struct pickle *p, struct weights_import *out,
 
     for (descent = 0; descent < MAX_DESCENT; descent++) {
         const struct pickle_node *n = pickle_at(p, node);
-        int64_t found = find_state(p, node);
+        int64_t found;
 
+        rc = find_state(p, node, err, &found);
+        if (rc < 0)
+            return rc;
         if (found >= 0) {
             rc = strip_siblings(p, node, (uint32_t)found, out, err);
             if (rc < 0)

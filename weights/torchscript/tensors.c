@@ -294,13 +294,15 @@ static int tensor_of(struct ts_run *r, int n, const struct ts_arg *arg,
     const struct ts_value *v = &arg[0].value;
     int used = 1, rc;
 
+    if (n < 1)
+        return 0;
     for (int i = 1; i < n; i++)
         if (pb_span_is(arg[i].name, "dtype") && arg[i].value.kind == TSV_INT) {
+            if (used == 2) /* a second one */
+                return 0;
             scalar[used++] = arg[i];
             dtype = ts_type_of(arg[i].value.i);
         }
-    if (n < 1 || used > 2)
-        return 0;
     if (ts_is_known(v) || ts_is_value(v))
         rc = ts_tell(r, (struct pb_span){(unsigned char *)"scalar_tensor", 13},
                      used, scalar, 1, NULL, out);

@@ -70,10 +70,12 @@ static int check_sizes(const struct graph_split *attr, int n_out,
         return error_set(err, INFER_EFORMAT,
                          "%d sizes are given for %d outputs", attr->n_sizes,
                          n_out);
-    for (i = 0; i < n_out; i++)
-        if (attr->size[i] < 0 || !checked_add_i64(sum, attr->size[i], &sum))
+    for (i = 0; i < n_out; i++) {
+        if (attr->size[i] < 0)
             return error_set(err, INFER_EFORMAT, "size %d is out of range",
                              attr->size[i]);
+        sum += attr->size[i]; /* of at most GRAPH_MAX_INPUTS integers */
+    }
     if (!op_fits(sum, extent))
         return error_set(err, INFER_EFORMAT,
                          "sizes add up to %lld, the dimension has %lld",

@@ -27,7 +27,7 @@ struct tokens {
 
 struct line {
     int opset;
-    char text[320];
+    char text[640];
 };
 
 static struct line queue[20000];

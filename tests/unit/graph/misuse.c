@@ -10,6 +10,7 @@
 #include "libinfer/image/image.h"
 #include "libinfer/image/image_head.h"
 #include "libinfer/image/preprocess.h"
+#include "libinfer/model/model.h"
 #include "tests/unit/test.h"
 
 /* ---- graphs -------------------------------------------------------- */
@@ -165,6 +166,22 @@ TEST(test_pictures)
     for (size_t i = 0; i < COUNT(wrong); i++)
         assert_int_equal(preprocess_fit(&p, &wrong[i], 3, 2, 2, out, NULL),
                          INFER_EARGUMENT);
+    assert_int_equal(infer_image_load("/nowhere", 0, NULL, NULL),
+                     INFER_EARGUMENT);
+    assert_int_equal(infer_image_load(NULL, 0, NULL, &made), INFER_EARGUMENT);
+}
+
+/* No graph, or no room for the model. */
+TEST(test_models_of_nothing)
+{
+    struct infer_model *model = NULL;
+    struct infer_error err = {0};
+
+    assert_int_equal(model_from_graph(NULL, &err, &model), INFER_EARGUMENT);
+    assert_null(model);
+    assert_int_equal(model_from_graph(graph_new(), &err, NULL),
+                     INFER_EARGUMENT);
+    assert_non_null(strstr(err.text, "no graph given"));
 }
 
 TEST(test_inputs_that_are_no_pictures)
@@ -210,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_shapes_of_constants),
         cmocka_unit_test(test_bytes_that_are_not_there),
         cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_models_of_nothing),
         cmocka_unit_test(test_inputs_that_are_no_pictures),
         cmocka_unit_test(test_chunks),
     };

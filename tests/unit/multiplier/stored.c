@@ -233,6 +233,7 @@ TEST(test_records)
         {"[]", "not an object"},
         {"{}", "\"name\""},
         {"{\"name\":\"\",\"kind\":\"float\",\"bits\":3}", "\"name\""},
+        {"{\"name\":\"a\",\"bits\":3}", "\"kind\""},
         {"{\"name\":\"a\",\"kind\":\"float\"}", "\"bits\""},
         {"{\"name\":\"a\",\"kind\":\"float\",\"bits\":0}", "1 to 11"},
         {"{\"name\":\"a\",\"kind\":\"float\",\"bits\":12}", "1 to 11"},
@@ -288,6 +289,35 @@ TEST(test_table_shapes)
     assert_int_equal(graph_multiplier_set_table(&m, NULL, &err), INFER_EMEMORY);
 }
 
+/* Texts that are longer than a record's may be. */
+TEST(test_long_texts)
+{
+    static const char *const rows[][2] = {
+        {"{\"kind\":\"float\",\"bits\":3,\"name\":\"%s\"}", "\"name\""},
+        {"{\"name\":\"a\",\"kind\":\"float\",\"bits\":3,\"exact\":\"%s\"}",
+         "\"exact\" is longer"},
+        {"{\"name\":\"a\",\"kind\":\"float\",\"bits\":3,"
+         "\"accumulator\":\"%s\"}",
+         "\"accumulator\" is longer"}};
+    static char letters[70001], text[70200];
+
+    memset(letters, 'a', sizeof letters - 1);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct graph_multiplier *m = NULL;
+        struct infer_error err = {0};
+        cJSON *json = NULL;
+        const int n = snprintf(text, sizeof text, rows[i][0], letters);
+
+        assert_int_equal(json_parse(text, (size_t)n, false, &err, &json), 0);
+        assert_int_equal(graph_multiplier_from_json(json, &err, &m),
+                         INFER_EFORMAT);
+        if (!strstr(err.text, rows[i][1]))
+            fail_msg("%s", err.text);
+        assert_null(m);
+        cJSON_Delete(json);
+    }
+}
+
 /* No changed bit of the file passes: neither of the record nor of the table. */
 TEST(test_every_byte)
 {
@@ -316,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_accumulator),
         cmocka_unit_test(test_store_refused),
         cmocka_unit_test(test_records),
+        cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_table_shapes),
         cmocka_unit_test(test_every_byte),
     };

@@ -10,6 +10,7 @@
 
 #include "kernels/base/scalar.h"
 #include "tests/unit/test.h"
+#include "tests/unit/weights/importer/memory_faults.h"
 #include "tests/zipmaker.h"
 #include "weights/weights.h"
 
@@ -40,7 +41,9 @@ static inline int help_read(const struct weights_format *format,
     weights_options_init(&options);
     weights_import_init(out);
     err->text[0] = 0;
+    memory_faults_on();
     rc = format->read(&file, &options, err, out);
+    memory_faults_off();
     if (rc < 0)
         assert_true(err->text[0] != 0);
     weights_file_close(&file);

@@ -102,6 +102,7 @@ int onnx_import_hardmax(struct onnx_import *im)
 }
 
 /* The one number of a constant, -1 where it is far out of range. */
+/* At most INT32_MAX; -1: no depth. */
 static int64_t depth_of(const struct constant *c)
 {
     const double real = scalar_load(c->dtype, c->data, 0);
@@ -134,7 +135,7 @@ int onnx_import_one_hot(struct onnx_import *im)
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "the depth must be a constant number");
     size = depth_of(depth);
-    if (size < 1 || size > INT32_MAX)
+    if (size < 1)
         return onnx_fail(im, INFER_EFORMAT, "a depth of %lld", (long long)size);
     at = compose_cast(im, INFER_I64, at);
     n = compose_binary(im, KERN_ADD, at, compose_integer(im, INFER_I64, size));

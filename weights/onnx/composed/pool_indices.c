@@ -48,7 +48,6 @@ static int measure(struct onnx_import *im, const struct graph_pool *pool, int x,
 
         s->step[d] = s->plane;
         if (!checked_mul_i64(s->plane, s->in[2 + d], &s->plane) ||
-            s->pool->window[d] > MAX_TAPS ||
             (s->taps *= s->pool->window[d]) > MAX_TAPS)
             return onnx_fail(im, INFER_EUNSUPPORTED,
                              "indices of a window of more than %d elements",

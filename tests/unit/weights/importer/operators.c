@@ -14,6 +14,7 @@
  * input without brackets is an output, or an input, from before.
  */
 #include "tests/unit/weights/importer/line.h"
+#include "tests/unit/weights/importer/memory_wrap.h"
 #include "tests/unit/weights/onnx_model.h"
 
 static const char *read_attribute(const char *p, const char *name,
@@ -126,23 +127,27 @@ static int read_line(int opset, const char *line, char *said, size_t room)
     return rc;
 }
 
-TEST(test_operators)
-{
-    static const struct {
-        int opset;
-        const char *line;
-        int code;
-        const char *word;
-    } rows[] = {
+static const struct {
+    int opset;
+    const char *line;
+    int code;
+    const char *word;
+} rows[] = {
 #define ROW(opset, line, code, word) {(opset), (line), (code), (word)},
 #include "tests/unit/weights/importer/operators.def"
 #undef ROW
-    };
+};
 
+static int read_row(size_t i, char *said, size_t room)
+{
+    return read_line(rows[i].opset, rows[i].line, said, room);
+}
+
+TEST(test_operators)
+{
     for (size_t i = 0; i < COUNT(rows); i++) {
         char said[1024];
-        const int rc =
-            read_line(rows[i].opset, rows[i].line, said, sizeof said);
+        const int rc = read_row(i, said, sizeof said);
 
         if (rc != rows[i].code || (rc == 0 ? strcmp(said, rows[i].word) != 0
                                            : !strstr(said, rows[i].word)))
@@ -151,9 +156,17 @@ TEST(test_operators)
     }
 }
 
+TEST(test_operators_without_memory)
+{
+    for (size_t i = 0; i < COUNT(rows); i++)
+        check_without_memory(i, read_row);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operators)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_operators),
+        cmocka_unit_test(test_operators_without_memory)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,7 +165,9 @@ static int read_line(const char *line, char *said, size_t room)
     int rc;
 
     put_graph(&net, line);
+    memory_faults_on();
     rc = model_file_parse_arch(net.data, net.bytes, &err, &g);
+    memory_faults_off();
     if (rc == 0)
         rc = graph_infer_shapes(g, NULL, &err);
     if (rc == 0) {

@@ -158,9 +158,11 @@ static int read_line(const char *line, char *said, size_t room)
     int rc, major = 3;
 
     put_network(&net, line, &major, &w);
+    memory_faults_on();
     rc = json_parse(net.data, net.bytes, true, &err, &json);
     if (rc == 0)
         rc = keras_model_parse(json, &err, &model);
+    memory_faults_off();
     said[0] = '\0';
     if (rc == 0) {
         struct keras_emit k = {.g = graph_new(), .err = &err, .major = major};
@@ -169,7 +171,9 @@ static int read_line(const char *line, char *said, size_t room)
         if (keras_name_variables(&k, model) == 0) {
             for (int i = 0; i < model->n_layers; i++)
                 fill(&model->layer[i], &w);
+            memory_faults_on();
             keras_emit_model(&k, model);
+            memory_faults_off();
         }
         rc = k.status < 0 ? k.status : graph_infer_shapes(k.g, NULL, &err);
         if (rc == 0)

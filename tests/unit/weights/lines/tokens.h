@@ -7,6 +7,7 @@
 #include <stdarg.h>
 
 #include "tests/unit/weights/importer/line.h"
+#include "tests/unit/weights/importer/memory_faults.h"
 #include "weights/weights.h"
 
 /* Text that grows; ends with NUL. */
@@ -70,7 +71,9 @@ static inline int read_texts(read_two *reader, const struct text *net,
     assert_true(a.blob && b.blob);
     weights_options_init(&options);
     weights_import_init(&import);
+    memory_faults_on();
     rc = reader(&a, &b, &options, &err, &import);
+    memory_faults_off();
     if (rc == 0)
         rc = graph_sort(import.graph, &err);
     if (rc == 0)

@@ -8,6 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "tests/unit/graph/data.h"
+#include "tests/unit/weights/importer/memory_faults.h"
 #include "tests/unit/weights/protobuf_writer.h"
 #include "weights/weights.h"
 
@@ -33,9 +34,11 @@ static inline int def_read(const void *data, size_t bytes, struct graph **out,
     weights_import_init(&import);
     *err = (struct infer_error){0};
     *out = NULL;
+    memory_faults_on();
     rc = weights_format_tensorflow.probe(&file) > 0
              ? weights_format_tensorflow.read(&file, &options, err, &import)
              : error_set(err, INFER_EFORMAT, "another format");
+    memory_faults_off();
     if (rc == 0)
         rc = graph_infer_shapes(import.graph, NULL, err);
     if (rc == 0) {

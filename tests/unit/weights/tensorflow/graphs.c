@@ -589,94 +589,6 @@ TEST(test_damaged_seed)
     free(b.data);
 }
 
-/* ---- variables ----------------------------------------------------- */
-
-/* A table of one block with the header and one entry. */
-static void add_entry(struct pb_message *m, const char *key,
-                      struct pb_message *value)
-{
-    pb_varint(m, 0);
-    pb_varint(m, strlen(key));
-    pb_varint(m, value->size);
-    pb_raw(m, key, strlen(key));
-    pb_raw(m, value->data, value->size);
-    pb_free(value);
-}
-
-static void end_block(struct pb_message *m)
-{
-    const unsigned char end[] = {0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
-
-    pb_raw(m, end, sizeof end); /* one restart, no compression, no checksum */
-}
-
-static struct pb_message make_index(void)
-{
-    const unsigned char magic[] = {0x57, 0xfb, 0x80, 0x8b,
-                                   0x24, 0x75, 0x47, 0xdb};
-    struct pb_message m = {0}, value = {0}, place = {0};
-    size_t index;
-
-    pb_int(&value, 1, 1);
-    add_entry(&m, "", &value);
-    pb_int(&value, 1, TF_FLOAT);
-    pb_int(&value, 5, 4);
-    add_entry(&m, "kernel", &value);
-    index = m.size + 8;
-    end_block(&m);
-    pb_varint(&place, 0);
-    pb_varint(&place, index);
-    index = m.size;
-    add_entry(&m, "l", &place);
-    const size_t bytes = m.size + 8 - index;
-    end_block(&m);
-    pb_varint(&place, 0);
-    pb_varint(&place, 0);
-    pb_varint(&place, index);
-    pb_varint(&place, bytes);
-    while (place.size < 40)
-        pb_raw(&place, "", 1);
-    pb_raw(&m, place.data, place.size);
-    pb_raw(&m, magic, sizeof magic);
-    pb_free(&place);
-    return m;
-}
-
-static int parse_index(const struct pb_message *m, size_t bytes,
-                       struct tf_bundle *b)
-{
-    unsigned char *copy = malloc(bytes + 1);
-    struct infer_error err;
-
-    memcpy(copy, m->data, bytes);
-    return tf_bundle_parse(blob_new(copy, bytes), "none", &err, b);
-}
-
-TEST(test_variables_index)
-{
-    const struct pb_span kernel = {(unsigned char *)"kernel", 6};
-    struct pb_message m = make_index();
-    struct pb_span entry;
-    struct tf_bundle b;
-
-    assert_int_equal(parse_index(&m, m.size, &b), 0);
-    assert_int_equal(b.n_entries, 2);
-    assert_true(tf_bundle_find(&b, kernel, &entry));
-    assert_true(tf_bundle_has(&b, entry));
-    assert_int_equal(entry.bytes, 4);
-    tf_bundle_close(&b);
-    for (size_t i = 0; i < m.size; i++)
-        assert_true(parse_index(&m, i, &b) < 0);
-    for (size_t i = 0; i < m.size; i++)
-        for (int bit = 0; bit < 8; bit++) {
-            m.data[i] ^= (unsigned char)(1u << bit);
-            if (parse_index(&m, m.size, &b) == 0)
-                tf_bundle_close(&b);
-            m.data[i] ^= (unsigned char)(1u << bit);
-        }
-    pb_free(&m);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -698,7 +610,6 @@ int main(void)
         cmocka_unit_test(test_damaged_seed),
         cmocka_unit_test(test_erfc),
         cmocka_unit_test(test_sign_bits),
-        cmocka_unit_test(test_variables_index),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 #include "libinfer/model/model.h"
 #include "tests/unit/test.h"
+#include "tests/unit/weights/importer/memory_faults.h"
 #include "weights/tflite/tflite.h"
 
 extern const struct weights_format weights_format_tflite;
@@ -474,8 +475,10 @@ static inline int read_bytes(const void *data, size_t bytes,
     assert_non_null(file.blob);
     weights_options_init(&defaults);
     weights_import_init(&import);
+    memory_faults_on();
     rc = weights_format_tflite.read(&file, options ? options : &defaults, err,
                                     &import);
+    memory_faults_off();
     *out = import.graph;
     import.graph = NULL;
     weights_import_clear(&import);
