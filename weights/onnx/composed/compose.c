@@ -110,24 +110,32 @@ int compose_floats(struct onnx_import *im, int rank, const int64_t *dim,
                    float **data)
 {
     struct constant *c;
+    int value;
 
     *data = NULL;
     if (onnx_new_constant(im, INFER_F32, rank, dim, &c) < 0)
         return -1;
     *data = (float *)(void *)c->data;
-    return add_constant(im, c);
+    value = add_constant(im, c);
+    if (value < 0)
+        *data = NULL; /* it is freed */
+    return value;
 }
 
 int compose_i64(struct onnx_import *im, int rank, const int64_t *dim,
                 int64_t **data)
 {
     struct constant *c;
+    int value;
 
     *data = NULL;
     if (onnx_new_constant(im, INFER_I64, rank, dim, &c) < 0)
         return -1;
     *data = (int64_t *)(void *)c->data;
-    return add_constant(im, c);
+    value = add_constant(im, c);
+    if (value < 0)
+        *data = NULL; /* it is freed */
+    return value;
 }
 
 int compose_count(struct onnx_import *im, int64_t n, int rank, int axis)
