@@ -21,6 +21,13 @@ struct walk {
     int cycle;           /* a node on one, or -1 */
 };
 
+static void walk_close(struct walk *w)
+{
+    free(w->state);
+    free(w->stack);
+    free(w->order);
+}
+
 static int walk_open(struct walk *w, struct tf_graph *g,
                      struct infer_error *err)
 {
@@ -32,16 +39,11 @@ static int walk_open(struct walk *w, struct tf_graph *g,
     w->state = calloc(n, 1);
     w->stack = malloc(n * sizeof *w->stack);
     w->order = malloc(n * sizeof *w->order);
-    return w->state && w->stack && w->order
-               ? 0
-               : error_set(err, INFER_EMEMORY, "out of memory");
-}
-
-static void walk_close(struct walk *w)
-{
-    free(w->state);
-    free(w->stack);
-    free(w->order);
+    if (w->state && w->stack && w->order)
+        return 0;
+    walk_close(w);
+    memset(w, 0, sizeof *w);
+    return error_set(err, INFER_EMEMORY, "out of memory");
 }
 
 static void push(struct walk *w, int *depth, int node)
