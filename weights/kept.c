@@ -101,6 +101,11 @@ struct constant *weights_kept_transpose(struct weights_kept *k, const void *key,
     bytes = (size_t)t->c->rank * sizeof *order;
     if (t->moved && memcmp(t->order, order, bytes) == 0)
         return constant_ref(t->c);
+    if (!t->moved && constant_transpose_here(t->c, order)) {
+        t->moved = true;
+        memcpy(t->order, order, bytes);
+        return constant_ref(t->c);
+    }
     from = weights_kept_get(k, key);
     to = from ? constant_transpose(from, order) : NULL;
     if (!to) {

@@ -153,7 +153,9 @@ static int to_channels_first(const struct layer *l, struct weights_entry *entry,
                          "tensor '%s' has not the shape that this "
                          "architecture has in channels-last (nhwc) layout",
                          entry->name);
-    rc = replace(entry, constant_transpose(entry->value, l->order), err);
+    rc = constant_transpose_here(entry->value, l->order)
+             ? 0
+             : replace(entry, constant_transpose(entry->value, l->order), err);
     if (rc < 0)
         return rc;
     return replace(entry, constant_reshape(entry->value, l->rank, l->first),

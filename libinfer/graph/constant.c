@@ -303,6 +303,50 @@ struct constant *constant_new(enum infer_dtype dtype, int rank,
     return c;
 }
 
+/* calloc() maps so much anew, which reads as zeros without a page; it writes to
+ * smaller blocks, which malloc() does not. */
+#define MAPPED_BYTES ((size_t)1 << 20)
+
+struct constant *constant_new_fill(enum infer_dtype dtype, int rank,
+                                   const int64_t *dim, const void *element)
+{
+    static const unsigned char zero[sizeof(((struct constant *)0)->element)];
+    const size_t size = infer_dtype_size(dtype);
+    struct constant *c = shape_only(dtype, rank, dim);
+
+    if (c == NULL)
+        return NULL;
+    if (c->bytes >= MAPPED_BYTES && memcmp(element, zero, size) == 0) {
+        c->data = calloc(c->bytes, 1);
+    } else {
+        c->data = malloc(c->bytes > 0 ? c->bytes : 1);
+        c->unfilled = true;
+        memcpy(c->element, element, size);
+    }
+    if (c->data == NULL) {
+        free(c);
+        return NULL;
+    }
+    return c;
+}
+
+/* Repeats the element in runs that double. */
+void constant_fill(struct constant *c)
+{
+    size_t done, run;
+
+    if (c == NULL || !c->unfilled)
+        return;
+    c->unfilled = false;
+    done = infer_dtype_size(c->dtype);
+    if (c->bytes > 0)
+        memcpy(c->data, c->element, done);
+    for (; done < c->bytes; done += run) {
+        run = done < c->bytes - done ? done : c->bytes - done;
+        memcpy(c->data + done, c->data, run);
+    }
+}
+
 struct constant *constant_new_in(const struct host_memory *memory,
                                  enum infer_dtype dtype, int rank,
                                  const int64_t *dim)
@@ -490,6 +534,12 @@ struct constant *constant_convert(struct constant *c, enum infer_dtype dtype)
 
     if (c->dtype == dtype)
         return constant_ref(c);
+    if (c->unfilled) {
+        unsigned char element[sizeof(c->element)];
+
+        scalar_convert(c->dtype, c->element, dtype, element, 1);
+        return constant_new_fill(dtype, c->rank, c->dim, element);
+    }
     to = constant_new(dtype, c->rank, c->dim);
     if (to != NULL)
         scalar_convert(c->dtype, c->data, dtype, to->data,
@@ -544,6 +594,8 @@ struct constant *constant_transpose(const struct constant *c, const int *order)
         dim[d] = c->dim[order[d]];
         step[d] = stride[order[d]];
     }
+    if (c->unfilled)
+        return constant_new_fill(c->dtype, c->rank, dim, c->element);
     to = constant_new(c->dtype, c->rank, dim);
     if (to == NULL)
         return NULL;

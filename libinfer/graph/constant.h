@@ -72,8 +72,10 @@ struct constant {
     int rank;
     int64_t dim[INFER_MAX_RANK];
     size_t bytes;
-    unsigned char *data; /* NULL where the bytes are still in the file */
-    struct blob *blob;   /* owner of data; NULL: data is malloc()ed */
+    unsigned char *data;      /* NULL where the bytes are still in the file */
+    bool unfilled;            /* constant_new_fill(): constant_fill() is due */
+    unsigned char element[8]; /* and with what */
+    struct blob *blob;        /* owner of data; NULL: data is malloc()ed */
     /* The constant of which constant_reshape() made this view; a reference. */
     struct constant *viewed;
     struct file_source *source;
@@ -84,8 +86,17 @@ struct constant {
 /* A constant with fresh zeroed memory, or NULL.  Shapes must be >= 0. */
 struct constant *constant_new(enum infer_dtype dtype, int rank,
                               const int64_t *dim);
-/* The same, of the caller's allocator, whose functions are needed as long as
- * the constant is. */
+/* The same with all elements equal to the one at `element`.  The memory is not
+ * touched before constant_fill(), so that it takes no pages of the system: what
+ * reads data comes after it, as do all functions below but constant_convert()
+ * and constant_transpose().
+ */
+struct constant *constant_new_fill(enum infer_dtype dtype, int rank,
+                                   const int64_t *dim, const void *element);
+/* Writes the elements; nothing where they are there, and for NULL. */
+void constant_fill(struct constant *c);
+/* A constant_new() of the caller's allocator, whose functions are needed as
+ * long as the constant is. */
 struct constant *constant_new_in(const struct host_memory *memory,
                                  enum infer_dtype dtype, int rank,
                                  const int64_t *dim);
@@ -131,6 +142,11 @@ struct constant *constant_reshape(struct constant *c, int rank,
                                   const int64_t *dim);
 /* Dimension i of the result is dimension order[i] of c. */
 struct constant *constant_transpose(const struct constant *c, const int *order);
+/* The same in place, with about 1 MiB of memory beside it; false, and nothing
+ * is changed, where c is small, the order does not begin with the last axis,
+ * somebody else holds c, or memory is short.  No other constant may view these
+ * bytes, and nobody may read them from c's blob again. */
+bool constant_transpose_here(struct constant *c, const int *order);
 /* For in-place edits: c itself where nobody else holds it, else a copy (the
  * reference to c is given up).  NULL when out of memory, c is then kept.  Two
  * constants may not be views of the same bytes of a blob: readers that meet

@@ -73,8 +73,18 @@ static struct constant *flip(struct constant *c)
     return f;
 }
 
+/* The axes in another order, in place where only this layer holds the bytes. */
+static struct constant *in_order(const struct keras_emit *k, struct constant *c,
+                                 const int *order)
+{
+    return k->apart && constant_transpose_here(c, order)
+               ? constant_ref(c)
+               : constant_transpose(c, order);
+}
+
 /* (window, a, b) -> (b, a, window): both kinds of convolution. */
-static struct constant *window_last(const struct constant *c)
+static struct constant *window_last(const struct keras_emit *k,
+                                    struct constant *c)
 {
     int order[INFER_MAX_RANK];
     const int n = c->rank - 2;
@@ -83,11 +93,12 @@ static struct constant *window_last(const struct constant *c)
     order[1] = n;
     for (int i = 0; i < n; i++)
         order[i + 2] = i;
-    return constant_transpose(c, order);
+    return in_order(k, c, order);
 }
 
 /* Keras 1: (R,1,C,K) is a one-dimensional kernel, before that (K,C,R,1). */
-static struct constant *old_conv1d(struct constant *c, int64_t window)
+static struct constant *old_conv1d(const struct keras_emit *k,
+                                   struct constant *c, int64_t window)
 {
     const bool older = c->dim[0] != window || c->dim[1] != 1;
     const int64_t dim[3] = {c->dim[0], older ? c->dim[1] : c->dim[2],
@@ -98,7 +109,7 @@ static struct constant *old_conv1d(struct constant *c, int64_t window)
     struct constant *flat = constant_reshape(c, 3, dim);
     if (flat == NULL || older)
         return flat;
-    struct constant *out = window_last(flat);
+    struct constant *out = window_last(k, flat);
     constant_unref(flat);
     return out;
 }
@@ -116,7 +127,7 @@ struct constant *keras_conv_kernel(struct keras_emit *k,
         keras_ints(k, l->config,
                    keras_key(l->config, "filter_length", "kernel_size"), 1, 1,
                    INT32_MAX, 1, window);
-        w = old_conv1d(c, window[0]);
+        w = old_conv1d(k, c, window[0]);
     } else if (c->rank != spatial + 2) {
         keras_fail(k, INFER_EFORMAT, "its kernel has rank %d, %d is due",
                    c->rank, spatial + 2);
@@ -130,7 +141,7 @@ struct constant *keras_conv_kernel(struct keras_emit *k,
         const int order[4] = {2, 3, 0, 1}; /* (R,S,C,K) */
         w = spatial == 2 ? constant_transpose(c, order) : NULL;
     } else {
-        w = window_last(c);
+        w = window_last(k, c);
     }
     return w != NULL && k->theano ? flip(w) : w;
 }
@@ -179,7 +190,7 @@ struct constant *keras_dense_kernel(struct keras_emit *k,
                    c->rank);
         return NULL;
     }
-    return constant_transpose(c, order);
+    return in_order(k, c, order);
 }
 
 /* ---- attributes ---------------------------------------------------- */
@@ -415,7 +426,7 @@ static struct constant *pointwise_kernel(struct keras_emit *k,
                    c->rank);
         return NULL;
     }
-    return window_last(c);
+    return window_last(k, c);
 }
 
 struct keras_value keras_separable(struct keras_emit *k, struct keras_layer *l,

@@ -86,8 +86,9 @@ static struct constant *arrange_slopes(struct constant *c)
     return first_only ? constant_ref(c) : constant_transpose(c, order);
 }
 
+/* apart: no other tensor of the file views the bytes of c. */
 static struct constant *arrange(struct constant *c, enum role role,
-                                int64_t outputs)
+                                int64_t outputs, bool apart)
 {
     int order[INFER_MAX_RANK];
     int64_t dim[INFER_MAX_RANK];
@@ -104,6 +105,8 @@ static struct constant *arrange(struct constant *c, enum role role,
     order[1] = depthwise ? n + 1 : n;
     for (int i = 0; i < n; i++)
         order[i + 2] = i;
+    if (apart && !depthwise && constant_transpose_here(c, order))
+        return constant_ref(c);
     struct constant *t = constant_transpose(c, order);
     if (t == NULL || !depthwise)
         return t;
@@ -185,8 +188,8 @@ static int arrange_all(struct bare *bare, bool apart, struct infer_error *err)
 {
     for (size_t i = 0; i < bare->count && i < bare->dict->count; i++) {
         struct weights_entry *e = &bare->dict->entry[i];
-        struct constant *c =
-            arrange(e->value, bare->noted[i].role, bare->noted[i].outputs);
+        struct constant *c = arrange(e->value, bare->noted[i].role,
+                                     bare->noted[i].outputs, apart);
         if (c == NULL)
             return error_set(err, INFER_EMEMORY, "no memory for '%s'", e->name);
         if (apart && c->data != e->value->data)
