@@ -88,23 +88,45 @@ static struct constant *read_result(struct infer_session *session,
     return c;
 }
 
-int weights_run_constants(struct graph *g, int n, struct constant **out,
-                          struct infer_error *err)
+uint64_t weights_constant_bytes(const struct graph *g)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < g->n_values; i++)
+        if (g->value[i].data)
+            sum += g->value[i].data->bytes;
+    return sum;
+}
+
+int weights_run_constants(struct graph *g, const struct weights_limits *most,
+                          int n, struct constant **out, struct infer_error *err)
 {
     struct infer_session_options options;
     struct infer_session *session = NULL;
     struct infer_model *model = NULL;
+    struct infer_error local;
     int rc;
+
+    if (!err)
+        err = &local;
+    error_clear(err);
 
     infer_session_options_init(&options);
     options.backend = INFER_BACKEND_REF;
     options.threads = 1;
     options.keep_tensors = 1;
+    options.max_memory = most->bytes + weights_constant_bytes(g);
+    /* 0 would be the default. */
+    options.max_work = most->work > 1 ? most->work : 1;
     rc = model_from_graph(g, err, &model);
     if (rc == 0)
         rc = infer_session_create(model, &options, err, &session);
     if (rc == 0)
         rc = infer_session_run(session, NULL, 0, NULL, 0, err);
+    /* A limit, not the memory there is. */
+    if (rc == INFER_EMEMORY &&
+        (strstr(err->text, "(max_memory)") || strstr(err->text, "(max_work)")))
+        rc = err->code = INFER_EUNSUPPORTED;
     for (int i = 0; i < n && rc == 0; i++) {
         const struct graph *run = model_graph(model);
 
@@ -116,12 +138,13 @@ int weights_run_constants(struct graph *g, int n, struct constant **out,
 }
 
 int weights_evaluate(const struct graph *g, const unsigned char *node,
-                     const int *value, int n_values, struct constant **out,
+                     const struct weights_limits *most, const int *value,
+                     int n_values, struct constant **out,
                      struct infer_error *err)
 {
     struct graph *small = gather(g, node, value, n_values);
 
     if (!small)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    return weights_run_constants(small, n_values, out, err);
+    return weights_run_constants(small, most, n_values, out, err);
 }

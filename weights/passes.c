@@ -16,12 +16,15 @@
 
 static const struct pass_row rows[] = {
 #define PASS(function, name, level, description)                               \
-    {name, description, level, function, NULL},
+    {name, description, level, function, NULL, false},
 #define PASS_GRAPH(function, name, level, description)                         \
-    {name, description, level, NULL, function},
+    {name, description, level, NULL, function, false},
+#define PASS_LAST(function, name, level, description)                          \
+    {name, description, level, NULL, function, true},
 #include "weights/passes.def"
 #undef PASS
 #undef PASS_GRAPH
+#undef PASS_LAST
 };
 
 size_t pass_count(void)
@@ -136,12 +139,33 @@ static int normalise(struct graph *g, struct infer_error *err)
     return graph_infer_shapes(g, NULL, err);
 }
 
+/* The rows of the rounds, or those that come last.  1 where one of them changed
+ * the graph. */
+static int run_rows(struct graph *g, const struct pass_options *options,
+                    bool last, struct pass_report *report,
+                    struct infer_error *err)
+{
+    int rc = 0, changed = 0;
+
+    for (size_t i = 0; rc >= 0 && i < pass_count(); i++) {
+        if (rows[i].last != last || !enabled(&rows[i], options))
+            continue;
+        rc = pass_run(&rows[i], g, report, err);
+        if (rc <= 0)
+            continue;
+        changed = 1;
+        rc = normalise(g, err);
+        if (rc < 0)
+            error_prefix(err, "after pass %s", rows[i].name);
+    }
+    return rc < 0 ? rc : changed;
+}
+
 int weights_run_passes(struct graph *g, const struct pass_options *options,
                        struct pass_report *report, struct infer_error *err)
 {
     struct pass_options defaults;
-    bool changed = true;
-    int rc;
+    int rc, changed = 1;
 
     pass_options_init(&defaults);
     if (!options)
@@ -152,19 +176,9 @@ int weights_run_passes(struct graph *g, const struct pass_options *options,
     rc = graph_compact(g, err);
     if (rc == 0)
         rc = graph_infer_shapes(g, NULL, err);
-    for (int round = 0; rc >= 0 && changed && round < MAX_ROUNDS; round++) {
-        changed = false;
-        for (size_t i = 0; rc >= 0 && i < pass_count(); i++) {
-            if (!enabled(&rows[i], options))
-                continue;
-            rc = pass_run(&rows[i], g, report, err);
-            if (rc <= 0)
-                continue;
-            changed = true;
-            rc = normalise(g, err);
-            if (rc < 0)
-                error_prefix(err, "after pass %s", rows[i].name);
-        }
-    }
+    for (int round = 0; rc >= 0 && changed > 0 && round < MAX_ROUNDS; round++)
+        rc = changed = run_rows(g, options, false, report, err);
+    if (rc >= 0)
+        rc = run_rows(g, options, true, report, err);
     return rc < 0 ? rc : 0;
 }

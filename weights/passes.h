@@ -34,9 +34,12 @@ struct pass; /* weights/passes/pass.h */
     int function(struct pass *p, int node);
 #define PASS_GRAPH(function, name, level, description)                         \
     int function(struct pass *p);
+#define PASS_LAST(function, name, level, description)                          \
+    int function(struct pass *p);
 #include "weights/passes.def"
 #undef PASS
 #undef PASS_GRAPH
+#undef PASS_LAST
 
 struct pass_row {
     const char *name;        /* "fold-batch-norm" */
@@ -45,6 +48,7 @@ struct pass_row {
     /* One of the two: for each node in order, or for the graph. */
     int (*visit)(struct pass *p, int node);
     int (*whole)(struct pass *p);
+    bool last; /* once, after the others */
 };
 /* Returns how many changes were made, or a negative INFER_E*.  The graph is
  * sorted and has its shapes inferred as far as they are known; it is brought to

@@ -66,6 +66,7 @@ int onnx_import_constant(struct onnx_import *im)
         im->rc = onnx_tensor_load(im->model, found->s, im->err, &c);
         if (im->rc < 0)
             return im->rc;
+        im->held += c->bytes;
         constant_ref(c);
     } else if (found->type == ONNX_ATTR_SPARSE) {
         onnx_sparse_load(im, found->s, &c);
@@ -76,20 +77,6 @@ int onnx_import_constant(struct onnx_import *im)
         onnx_value_get(im, im->node->out[0], &v) == 0)
         im->value[v].narrow = onnx_tensor_narrow(im->model, found->s);
     return im->rc;
-}
-
-/* Repeats one element over a constant, in runs that double. */
-static void fill(struct constant *c, const struct constant *value)
-{
-    size_t done = infer_dtype_size(c->dtype), run;
-
-    if (c->bytes == 0)
-        return;
-    memcpy(c->data, value->data, done);
-    for (; done < c->bytes; done += run) {
-        run = done < c->bytes - done ? done : c->bytes - done;
-        memcpy(c->data + done, c->data, run);
-    }
 }
 
 /* One element, expanded to sizes that are free. */
@@ -141,10 +128,8 @@ int onnx_import_fill(struct onnx_import *im)
                 return fill_free(im, dtype, value, want, n);
     if (n > 0)
         memcpy(dim, want[0], (size_t)n * sizeof *dim);
-    if (onnx_new_constant(im, dtype, n, dim, &c) < 0)
+    if (onnx_new_fill(im, dtype, n, dim, value ? value->data : NULL, &c) < 0)
         return im->rc;
-    if (value)
-        fill(c, value);
     return onnx_set_constant(im, 0, c);
 }
 

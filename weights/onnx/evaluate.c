@@ -14,9 +14,14 @@
 #include "weights/evaluate.h"
 #include "weights/onnx/onnx.h"
 
-/* Bytes by which one node may enlarge what it reads, and the largest value
- * that is computed at all. */
-#define MAX_GROWTH ((int64_t)64 << 20)
+/* Operations and bytes moved for all constants of an import, beside those that
+ * its weights pay for. */
+#define MAX_WORK       2e9
+#define WORK_OF_A_BYTE 100
+/* Of a session. */
+#define LEAST_WORK 1e5
+/* Nodes of one: a plan takes about 7 KiB for each. */
+#define MAX_NODES 1024
 
 bool onnx_computes_constant(const struct onnx_import *im, int graph_value)
 {
@@ -37,52 +42,120 @@ bool onnx_computes_constant(const struct onnx_import *im, int graph_value)
     return used > 0;
 }
 
-static bool bytes_of(const struct onnx_import *im, int value, int64_t *out)
-{
-    const struct graph_type *t = &im->type[value][0];
+/* Nodes and values, a byte each, that a value is computed from. */
+struct needs {
+    unsigned char *node, *value;
+    int pending;    /* marked values whose node was not looked at */
+    int nodes;      /* marked */
+    uint64_t fills; /* bytes of marked fills that are not written */
+};
 
-    return checked_count(t->rank, t->dim, out) &&
-           checked_mul_i64(*out, (int64_t)infer_dtype_size(t->dtype), out);
+static void mark_value(const struct onnx_import *im, struct needs *n, int value)
+{
+    const struct graph_value *v = &im->g->value[value];
+
+    if (n->value[value])
+        return;
+    n->value[value] = 1;
+    n->pending += v->producer >= 0;
+    if (v->data && v->data->unfilled)
+        n->fills += v->data->bytes;
 }
 
-static bool grows_little(const struct onnx_import *im,
-                         const struct graph_node *n)
-{
-    int64_t in = 0, out = 0, bytes;
-
-    for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] >= 0 && (!bytes_of(im, n->in[i], &bytes) ||
-                              !checked_add_i64(in, bytes, &in)))
-            return false;
-    for (int i = 0; i < n->n_out; i++)
-        if (!bytes_of(im, n->out[i], &bytes) ||
-            !checked_add_i64(out, bytes, &out))
-            return false;
-    return out - in <= MAX_GROWTH;
-}
-
-/* Marks the nodes that `value` needs; false where one of them grows. */
-static bool mark(const struct onnx_import *im, int value, unsigned char *node,
-                 unsigned char *needed)
+/* Marks what `value` needs, from its node back to the first of them. */
+static void mark(const struct onnx_import *im, struct needs *needs, int value)
 {
     const struct graph *g = im->g;
 
-    needed[value] = 1;
-    for (int n = g->value[value].producer; n >= 0; n--) {
+    mark_value(im, needs, value);
+    for (int n = g->value[value].producer; n >= 0 && needs->pending > 0; n--) {
         bool wanted = false;
 
         for (int i = 0; i < g->node[n].n_out; i++)
-            wanted |= needed[g->node[n].out[i]] != 0;
+            if (needs->value[g->node[n].out[i]]) {
+                wanted = true;
+                needs->pending--;
+            }
         if (!wanted || g->node[n].op == GRAPH_NONE)
             continue;
-        if (!grows_little(im, &g->node[n]))
-            return false;
-        node[n] = 1;
+        needs->node[n] = 1;
+        needs->nodes++;
         for (int i = 0; i < g->node[n].n_in; i++)
             if (g->node[n].in[i] >= 0)
-                needed[g->node[n].in[i]] = 1;
+                mark_value(im, needs, g->node[n].in[i]);
     }
+}
+
+/* Fills that are needed are written; false where there is no room. */
+static bool fill_needed(struct onnx_import *im, const struct needs *needs)
+{
+    if (needs->fills > onnx_room(im))
+        return false;
+    for (int i = 0; needs->fills > 0 && i < im->g->n_values; i++)
+        if (needs->value[i])
+            onnx_fill(im, im->g->value[i].data);
     return true;
+}
+
+static double count_of(const struct onnx_import *im, int value)
+{
+    int64_t count = 0;
+
+    if (value >= 0)
+        checked_count(im->type[value][0].rank, im->type[value][0].dim, &count);
+    return (double)count;
+}
+
+/* Operations and bytes moved of the marked nodes, roughly: what is taken off
+ * the limit. */
+static double work_of(const struct onnx_import *im, const unsigned char *node)
+{
+    double sum = LEAST_WORK;
+
+    for (int k = 0; k < im->g->n_nodes; k++) {
+        const struct graph_node *n = &im->g->node[k];
+        double out = 0;
+
+        if (!node[k])
+            continue;
+        for (int i = 0; i < n->n_out; i++)
+            out += count_of(im, n->out[i]);
+        for (int i = 0; i < n->n_in; i++)
+            sum += 4 * count_of(im, n->in[i]);
+        sum += 4 * out;
+        /* A sum of products an output, over what each column of the second
+         * factor holds. */
+        if (n->op == GRAPH_CONV || n->op == GRAPH_DENSE ||
+            n->op == GRAPH_CONV_TRANSPOSE || n->op == GRAPH_MATMUL) {
+            const struct graph_type *w = &im->type[n->in[1]][0];
+            const int64_t columns =
+                w->rank < 1 ? 1
+                            : w->dim[n->op == GRAPH_MATMUL ? w->rank - 1 : 0];
+
+            sum += 2 * out * count_of(im, n->in[1]) /
+                   (double)(columns > 0 ? columns : 1);
+        }
+    }
+    return sum;
+}
+
+/* The elements of a value of the graph, NULL where the reference does not
+ * compute them or the limits do not allow it. */
+static int compute(struct onnx_import *im, int value, struct needs *needs,
+                   struct constant **out)
+{
+    const struct weights_limits most = {
+        onnx_room(im), MAX_WORK + WORK_OF_A_BYTE * (double)im->held - im->work};
+    int rc;
+
+    mark(im, needs, value);
+    im->work += work_of(im, needs->node);
+    if (most.work <= 0 || needs->nodes > MAX_NODES || !fill_needed(im, needs))
+        return 0;
+    rc = weights_evaluate(im->g, needs->node, &most, &value, 1, out, NULL);
+    if (*out)
+        im->generated += (*out)->bytes;
+    return rc;
 }
 
 /* The value becomes a constant of the graph in place of a node's output. */
@@ -102,22 +175,22 @@ static void replace(struct graph *g, int value, struct constant *c)
 int onnx_value_evaluate(struct onnx_import *im, struct onnx_value *v)
 {
     const struct graph *g = im->g;
+    struct needs needs = {0};
     struct constant *c = NULL;
-    unsigned char *node, *needed;
     int rc = 0;
 
     if (im->rc < 0)
         return im->rc;
     if (v->constant || v->state != ONNX_GRAPH || !im->fixed[v->graph])
         return 0;
-    node = calloc((size_t)g->n_nodes + 1, 1);
-    needed = calloc((size_t)g->n_values + 1, 1);
-    if (!node || !needed)
+    needs.node = calloc((size_t)g->n_nodes + 1, 1);
+    needs.value = calloc((size_t)g->n_values + 1, 1);
+    if (!needs.node || !needs.value)
         rc = INFER_EMEMORY;
-    else if (mark(im, v->graph, node, needed))
-        rc = weights_evaluate(g, node, &v->graph, 1, &c, NULL);
-    free(node);
-    free(needed);
+    else
+        rc = compute(im, v->graph, &needs, &c);
+    free(needs.node);
+    free(needs.value);
     if (c) {
         replace(im->g, v->graph, c);
         v->constant = c;

@@ -30,16 +30,32 @@ static struct constant *scaled(struct constant *c, float factor)
     return own;
 }
 
-/* A rank-2 constant as the weight of dense: transposed where the columns of
- * the matrix are the outputs. */
+/* A rank-2 constant, which is input 1, as the weight of dense: transposed where
+ * the columns of the matrix are the outputs.  Nodes that read the same matrix,
+ * as steps of time do, share its transpose. */
 static int add_weight(struct onnx_import *im, struct constant *c,
                       bool transpose, float factor, int *value)
 {
     static const int swap[] = {1, 0};
-    struct constant *w =
-        transpose ? constant_transpose(c, swap) : constant_ref(c);
+    const int v = onnx_value_find(im, im->node->in[1]);
+    struct constant *w;
 
-    return onnx_add_constant(im, scaled(w, factor), value);
+    *value = -1;
+    if (im->rc < 0)
+        return im->rc;
+    if (factor != 1.0f)
+        onnx_fill(im, c);
+    else if (im->value[v].transposed) {
+        *value = im->value[v].transposed - 1;
+        return 0;
+    }
+    if (!c->unfilled && onnx_charge(im, c->bytes) < 0)
+        return im->rc;
+    w = transpose ? constant_transpose(c, swap) : constant_ref(c);
+    onnx_add_constant(im, scaled(w, factor), value);
+    if (factor == 1.0f && im->rc == 0)
+        im->value[v].transposed = *value + 1;
+    return im->rc;
 }
 
 /* ---- Gemm ---------------------------------------------------------- */
@@ -154,7 +170,7 @@ int onnx_import_gemm(struct onnx_import *im)
                          "matrices of rank %d and %d, expected 2", a.rank,
                          b.rank);
     onnx_input(im, 0, &g.a);
-    if (onnx_input_constant(im, 1, &g.w) < 0)
+    if (onnx_input_weight(im, 1, &g.w) < 0)
         return im->rc;
     if (g.w && scalar_is_float(g.w->dtype))
         return gemm_dense(im, &g);
@@ -196,7 +212,7 @@ int onnx_import_matmul(struct onnx_import *im)
     onnx_arity(im, 2, 2);
     onnx_input_type(im, 0, 0, &a);
     onnx_input_type(im, 1, 0, &b);
-    if (onnx_input_constant(im, 1, &w) < 0)
+    if (onnx_input_weight(im, 1, &w) < 0)
         return im->rc;
     if (a.rank < 1 || b.rank < 1)
         return onnx_fail(im, INFER_EFORMAT, "a factor is a scalar");

@@ -344,7 +344,10 @@ static int build_graph(struct onnx_import *im, struct pb_span name)
         (rc = add_outputs(im)) < 0)
         return rc;
     graph_remove_dead(im->g);
-    return graph_compact(im->g, im->err);
+    rc = graph_compact(im->g, im->err);
+    for (int i = 0; rc == 0 && i < im->g->n_values; i++)
+        constant_fill(im->g->value[i].data);
+    return rc;
 }
 
 /* One attempt with these settings; *choice tells whether others could fare

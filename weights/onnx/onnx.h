@@ -63,6 +63,7 @@ struct onnx_value {
     bool is_sparse;                  /* and that is a SparseTensorProto */
     int large;                       /* source->large() once asked: 1, or -1 */
     int narrow;                      /* its type in narrow.h, or 0 */
+    int transposed; /* 1 + the value that holds its transpose; 0: none does */
     /* Entries along an axis of which only the first count (counted.c): 1 + the
      * value of the graph that says how many; 0: all do. */
     int count, axis;
@@ -124,7 +125,10 @@ struct onnx_import {
     struct graph_type (*type)[ONNX_PROBES]; /* by value of the graph */
     unsigned char *fixed; /* the same: computed from constants alone */
     int types_capacity;
-    uint64_t generated; /* bytes of constants that no file holds */
+    /* Bytes of constants: that the file holds and were read; that were computed
+     * or whose fills were written; of fills (constant_new_fill()). */
+    uint64_t held, generated, filled;
+    double work;        /* of constants that were computed */
     size_t small_bytes; /* of all small tensors */
     struct onnx_arena keep, scratch;
     /* The node being imported. */
@@ -330,6 +334,8 @@ int onnx_set_narrow(struct onnx_import *im, int type);
 int onnx_input(struct onnx_import *im, int i, int *out);
 /* Input i where it is the same constant at every probe, else NULL in *out. */
 int onnx_input_constant(struct onnx_import *im, int i, struct constant **out);
+/* The same for who does not read its elements, or calls onnx_fill() before. */
+int onnx_input_weight(struct onnx_import *im, int i, struct constant **out);
 /* Input i at each probe where it is small and known, else NULL in *out. */
 int onnx_input_small(struct onnx_import *im, int i,
                      const struct onnx_small *const **out);
@@ -421,9 +427,23 @@ int onnx_set_constant(struct onnx_import *im, int i, struct constant *c);
 int onnx_set_small(struct onnx_import *im, int i,
                    const struct onnx_small **small);
 
-/* Room for a constant that no file holds, within the limit for all of them. */
+/* Room for a constant that no file holds, within the limit for all of them,
+ * which grows with what was read of the file: a graph that is refused later has
+ * not taken more. */
 int onnx_new_constant(struct onnx_import *im, enum infer_dtype dtype, int rank,
                       const int64_t *dim, struct constant **out);
+/* A constant of equal elements, NULL: 0.  A large one takes no memory before
+ * the whole graph is imported, or before somebody reads it, which
+ * onnx_input_constant() sees to. */
+int onnx_new_fill(struct onnx_import *im, enum infer_dtype dtype, int rank,
+                  const int64_t *dim, const void *element,
+                  struct constant **out);
+/* For who reads the elements of a constant of the graph: they are written. */
+int onnx_fill(struct onnx_import *im, struct constant *c);
+/* Bytes that may be computed still, and some of them less: EUNSUPPORTED where
+ * there is no room. */
+uint64_t onnx_room(const struct onnx_import *im);
+int onnx_charge(struct onnx_import *im, uint64_t bytes);
 
 /* EUNSUPPORTED where a literal batch is read as free and the graph's node
  * would combine what belongs to different pictures. */

@@ -17,7 +17,7 @@
 
 #define MAX_DEPTH 32
 /* Nodes of all bodies together, each time that they are imported. */
-#define MAX_BODY_NODES ((size_t)1 << 18)
+#define MAX_BODY_NODES ((size_t)3 << 14)
 
 struct scope_name {
     struct pb_span own, global;

@@ -391,9 +391,8 @@ static int dropout_mask(struct onnx_import *im, const struct graph_type *t)
         return 0;
     if (im->probes > 1)
         return onnx_drop_outputs(im, 1);
-    if (onnx_new_constant(im, INFER_BOOL, t->rank, t->dim, &c) < 0)
+    if (onnx_new_fill(im, INFER_BOOL, t->rank, t->dim, "\1", &c) < 0)
         return im->rc;
-    memset(c->data, 1, c->bytes);
     return onnx_set_constant(im, 1, c);
 }
 

@@ -10,9 +10,12 @@
 #include "kernels/base/scalar.h"
 #include "weights/onnx/onnx.h"
 
-/* Constants that a few bytes of file ask for (ConstantOfShape, Expand): enough
- * for the weights of the largest classifiers, and a bound for hostile files. */
-#define MAX_GENERATED ((uint64_t)640 << 20)
+/* Constants of equal elements that a few bytes of file ask for: enough for the
+ * weights of the largest classifiers.  They take memory when all is read. */
+#define MAX_FILLED ((uint64_t)640 << 20)
+
+/* Others, beyond what was read of the file. */
+#define MAX_GENERATED ((uint64_t)20 << 20)
 
 int onnx_no_memory(struct onnx_import *im)
 {
@@ -193,6 +196,8 @@ int onnx_add_constant(struct onnx_import *im, struct constant *c, int *value)
 /* Loads an initializer on its first use. */
 static int load_lazy(struct onnx_import *im, struct onnx_value *v)
 {
+    const uint64_t made = im->generated + im->filled;
+
     if (v->state != ONNX_LAZY || im->rc < 0)
         return im->rc;
     im->rc = v->is_sparse ? onnx_sparse_load(im, v->tensor, &v->constant)
@@ -200,6 +205,8 @@ static int load_lazy(struct onnx_import *im, struct onnx_value *v)
     if (im->rc < 0)
         return im->rc;
     v->state = ONNX_CONSTANT;
+    if (im->generated + im->filled == made)
+        im->held += v->constant->bytes;
     v->narrow = im->model && !v->is_sparse
                     ? onnx_tensor_narrow(im->model, v->tensor)
                     : 0;
@@ -398,13 +405,20 @@ int onnx_input(struct onnx_import *im, int i, int *out)
     return v ? onnx_value_graph(im, (int)(v - im->value), out) : im->rc;
 }
 
-int onnx_input_constant(struct onnx_import *im, int i, struct constant **out)
+int onnx_input_weight(struct onnx_import *im, int i, struct constant **out)
 {
     struct onnx_value *v = input_value(im, i);
 
     *out = v && small_constant(im, v) == 0 && onnx_value_evaluate(im, v) == 0
                ? v->constant
                : NULL;
+    return im->rc;
+}
+
+int onnx_input_constant(struct onnx_import *im, int i, struct constant **out)
+{
+    if (onnx_input_weight(im, i, out) == 0 && onnx_fill(im, *out) < 0)
+        *out = NULL;
     return im->rc;
 }
 
@@ -630,24 +644,95 @@ int onnx_set_small(struct onnx_import *im, int i,
     return im->rc;
 }
 
+/* Bytes of a constant of such a shape; false where there are too many. */
+static bool bytes_within(enum infer_dtype dtype, int rank, const int64_t *dim,
+                         uint64_t most, size_t *bytes)
+{
+    int64_t count;
+
+    return rank <= INFER_MAX_RANK && checked_count(rank, dim, &count) &&
+           checked_mul((size_t)count, infer_dtype_size(dtype), bytes) &&
+           *bytes <= most;
+}
+
+uint64_t onnx_room(const struct onnx_import *im)
+{
+    const uint64_t most = MAX_GENERATED + im->held;
+
+    return most > im->generated ? most - im->generated : 0;
+}
+
+static int no_room(struct onnx_import *im)
+{
+    return onnx_fail(im, INFER_EUNSUPPORTED,
+                     "a constant that is too large to compute here (all "
+                     "together at most 20 MiB and what was read of the "
+                     "file)");
+}
+
+int onnx_charge(struct onnx_import *im, uint64_t bytes)
+{
+    if (bytes > onnx_room(im))
+        return no_room(im);
+    im->generated += bytes;
+    return 0;
+}
+
 int onnx_new_constant(struct onnx_import *im, enum infer_dtype dtype, int rank,
                       const int64_t *dim, struct constant **out)
 {
     size_t bytes;
-    int64_t count;
 
     *out = NULL;
     if (im->rc < 0)
         return im->rc;
-    if (rank > INFER_MAX_RANK || !checked_count(rank, dim, &count) ||
-        !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes) ||
-        bytes > MAX_GENERATED - im->generated)
-        return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "a constant that is too large to compute here (all "
-                         "together at most 640 MiB)");
+    if (!bytes_within(dtype, rank, dim, onnx_room(im), &bytes))
+        return no_room(im);
     *out = constant_new(dtype, rank, dim);
+    return *out ? onnx_charge(im, bytes) : onnx_no_memory(im);
+}
+
+/* One that operators read; given up where there is no room. */
+static int fill_small(struct onnx_import *im, struct constant *c)
+{
+    if (onnx_charge(im, c->bytes) == 0)
+        constant_fill(c);
+    else
+        constant_unref(c);
+    return im->rc;
+}
+
+int onnx_new_fill(struct onnx_import *im, enum infer_dtype dtype, int rank,
+                  const int64_t *dim, const void *element,
+                  struct constant **out)
+{
+    static const double zero;
+    size_t bytes;
+
+    *out = NULL;
+    if (im->rc < 0)
+        return im->rc;
+    if (!bytes_within(dtype, rank, dim, MAX_FILLED - im->filled, &bytes))
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "a constant of equal elements that is too large to "
+                         "compute here (all together at most 640 MiB)");
+    *out = constant_new_fill(dtype, rank, dim, element ? element : &zero);
     if (!*out)
         return onnx_no_memory(im);
-    im->generated += bytes;
-    return 0;
+    if (constant_count(*out) > ONNX_MAX_SMALL) {
+        im->filled += bytes;
+        return 0;
+    }
+    if (fill_small(im, *out) < 0)
+        *out = NULL;
+    return im->rc;
+}
+
+int onnx_fill(struct onnx_import *im, struct constant *c)
+{
+    if (im->rc < 0 || !c || !c->unfilled)
+        return im->rc;
+    if (onnx_charge(im, c->bytes) == 0)
+        constant_fill(c);
+    return im->rc;
 }

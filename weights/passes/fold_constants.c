@@ -19,6 +19,14 @@
  * they were computed from are limited to this, all together. */
 #define MAX_GROWTH ((int64_t)64 << 20)
 
+/* The same of memory and work (evaluate.h), and what each byte of the weights
+ * allows in addition: networks standardise all of their weights, in ten steps
+ * or so. */
+#define MAX_LIVE       ((uint64_t)96 << 20)
+#define LIVE_OF_A_BYTE 12
+#define MAX_WORK       4e9
+#define WORK_OF_A_BYTE 200
+
 /* When the nodes cannot be run together, this many are tried alone. */
 #define MAX_SINGLE 64
 
@@ -26,6 +34,7 @@ struct folding {
     struct pass *p;
     unsigned char *folded; /* of each node: will be computed */
     int64_t growth;        /* bytes so far */
+    struct weights_limits most;
 };
 
 /* ---- reshaping ----------------------------------------------------- */
@@ -195,7 +204,8 @@ static int run_marked(struct folding *f)
             wanted(f, g->node[n].out[0]))
             value[count++] = g->node[n].out[0];
     if (value && result)
-        rc = count ? weights_evaluate(g, f->folded, value, count, result, NULL)
+        rc = count ? weights_evaluate(g, f->folded, &f->most, value, count,
+                                      result, NULL)
                    : 0;
     if (rc == 0)
         rc = take_results(f, value, count, result);
@@ -214,6 +224,7 @@ static int run_singly(struct folding *f, int n_nodes)
     if (!one)
         return pass_no_memory(f->p);
     f->folded = one;
+    f->most.work /= MAX_SINGLE / 4;
     for (int n = 0; n < n_nodes && tries < MAX_SINGLE; n++) {
         if (!all[n] || f->p->g->node[n].op == GRAPH_NONE || !can_fold(f, n))
             continue;
@@ -226,6 +237,62 @@ static int run_singly(struct folding *f, int n_nodes)
     f->folded = all;
     free(one);
     return changes;
+}
+
+/* ---- what is larger as a constant ----------------------------------- */
+
+/* Expansions of this many bytes stay nodes where nothing but moves and
+ * arithmetic of the runtime reads them: the pass store-fills makes such nodes.
+ */
+#define LEAST_STORED 65536
+
+static bool is_expansion(const struct folding *f, int node)
+{
+    const struct graph *g = f->p->g;
+    const struct graph_node *n = &g->node[node];
+    const int x = pass_input(n, 0);
+    const int from = x >= 0 ? g->value[x].producer : -1;
+    const struct constant *c = x >= 0 ? pass_value_constant(f->p, x) : NULL;
+
+    if (n->op == GRAPH_EXPAND)
+        return c && constant_count(c) == 1;
+    return (n->op == GRAPH_CUMULATE || n->op == GRAPH_CAST) && from >= 0 &&
+           f->folded[from] && is_expansion(f, from);
+}
+
+/* Takes the marks of expansions back, readers before what they read.  Returns
+ * how many. */
+static int keep_expansions(struct folding *f)
+{
+    const struct graph *g = f->p->g;
+    unsigned char *wanted_whole = calloc((size_t)g->n_values + 1, 1);
+    int kept = 0;
+
+    if (!wanted_whole)
+        return pass_no_memory(f->p);
+    for (int n = g->n_nodes - 1; n >= 0; n--) {
+        const struct graph_node *node = &g->node[n];
+        bool kept_here = false;
+
+        if (node->op == GRAPH_NONE)
+            continue;
+        if (f->folded[n] && is_expansion(f, n) && !wanted_whole[node->out[0]] &&
+            value_bytes(&g->value[node->out[0]]) >= LEAST_STORED) {
+            kept_here = true;
+            kept++;
+        }
+        for (int i = 0; i < node->n_in; i++)
+            if (node->in[i] >= 0 && !kept_here &&
+                (f->folded[n] || !pass_takes_nodes(node, node->in[i])))
+                wanted_whole[node->in[i]] = 1;
+        if (kept_here)
+            f->folded[n] = 2;
+    }
+    for (int n = 0; n < g->n_nodes; n++)
+        if (f->folded[n] == 2)
+            f->folded[n] = 0;
+    free(wanted_whole);
+    return kept;
 }
 
 static int fold(struct folding *f)
@@ -243,6 +310,10 @@ static int fold(struct folding *f)
         else if (rc == 0 && can_fold(f, n))
             marked += f->folded[n] = 1;
     }
+    if (rc >= 0 && marked > 0) {
+        rc = keep_expansions(f);
+        marked -= rc;
+    }
     if (rc < 0 || marked == 0)
         return rc < 0 ? rc : moved;
     f->growth = 0;
@@ -254,7 +325,14 @@ static int fold(struct folding *f)
 
 int pass_fold_constants(struct pass *p)
 {
-    struct folding f = {p, NULL, 0};
+    const double weights = (double)weights_constant_bytes(p->g);
+    struct folding f = {
+        p,
+        NULL,
+        0,
+        {MAX_LIVE + (uint64_t)(LIVE_OF_A_BYTE * weights),
+         MAX_WORK + WORK_OF_A_BYTE * weights},
+    };
     int rc;
 
     f.folded = calloc((size_t)p->g->n_nodes + 1, 1);

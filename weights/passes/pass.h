@@ -99,6 +99,11 @@ bool pass_channel_operand(const struct graph_value *tensor, int axis,
                           const struct constant *c, int64_t channels,
                           double *out);
 
+/* True where a node only moves, chooses or combines the elements of this input,
+ * which may have any strides: a large constant of equal elements is better
+ * stored as nodes that compute it (store_fills.c). */
+bool pass_takes_nodes(const struct graph_node *n, int value);
+
 /* ---- changing ------------------------------------------------------ */
 
 /* Makes input i of a node read value (-1: nothing), adding inputs as needed.

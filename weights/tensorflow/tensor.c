@@ -269,6 +269,23 @@ static struct constant *make_room(struct onnx_import *im,
     return c;
 }
 
+/* One value, or none, for all elements. */
+static int load_fill(struct onnx_import *im, const struct tensor *t,
+                     struct constant **out)
+{
+    const struct tf_import *tf = im->context;
+    struct tensor one = *t;
+    struct constant *c = constant_new(tf_dtype(t->type), 0, NULL);
+
+    if (!c)
+        return onnx_no_memory(im);
+    one.elements = 1;
+    im->rc = fill(&tf->graph, &one, c, im->err);
+    onnx_new_fill(im, c->dtype, t->rank, t->dim, c->data, out);
+    constant_unref(c);
+    return im->rc;
+}
+
 int tf_tensor_load(struct onnx_import *im, struct pb_span tensor,
                    struct constant **out)
 {
@@ -282,6 +299,8 @@ int tf_tensor_load(struct onnx_import *im, struct pb_span tensor,
         rc = check_tensor(g, &t, im->err);
     if (rc < 0)
         return rc;
+    if (t.content.bytes == 0 && t.values <= 1 && t.elements > 1)
+        return load_fill(im, &t, out);
     c = make_room(im, &t);
     if (!c)
         return im->rc;

@@ -21,6 +21,9 @@
 #define MAX_INPUTS   64
 /* Each costs a session: networks have dozens. */
 #define MAX_FOLDS 1024
+/* Of each (evaluate.h). */
+#define MAX_WORK 1e7
+#define MAX_LIVE ((uint64_t)16 << 20)
 
 /* Operators that know of constants, or need none. */
 static bool by_itself(int code)
@@ -64,7 +67,8 @@ static bool inputs_fixed(struct tflite_import *im)
 /* Runs the graph, which it takes over, and reads its outputs in order. */
 static bool run(struct graph *g, struct constant **out, int n)
 {
-    bool all = weights_run_constants(g, n, out, NULL) == 0;
+    static const struct weights_limits most = {MAX_LIVE, MAX_WORK};
+    bool all = weights_run_constants(g, &most, n, out, NULL) == 0;
 
     for (int i = 0; i < n && all; i++)
         all = out[i] != NULL;

@@ -6,6 +6,7 @@
 #include "tests/unit/runtime/budget.h"
 
 #include "tests/unit/graph/data.h"
+#include "tests/unit/weights/onnx_model.h"
 #include "tests/unit/weights/tensorflow/graphdef_writer.h"
 #include "weights/weights.h"
 
@@ -129,6 +130,70 @@ static void graph_of_one_number(FILE *f)
     pb_free(&graph);
 }
 
+/* A network whose weights are made by its nodes, refused at the last one: 600
+ * MiB of equal elements that layers read, 512 MiB of one element expanded and
+ * used as places, 16,000 copies of a tensor of 16 MiB. */
+static void put_network(FILE *f, struct pb_message *graph)
+{
+    struct pb_message m;
+
+    graph_input(graph, "x", DIMS(-1, 4096));
+    graph_output(graph, "y");
+    graph_node(graph, "Unknown", "last", "y", NULL);
+    m = model_of(graph, 13);
+    budget_put(f, m.data, m.size);
+    pb_free(&m);
+}
+
+static void weights_of_nodes(FILE *f)
+{
+    struct pb_message graph = {0};
+    char from[16] = "x", to[16], w[16];
+
+    graph_ints(&graph, "s", DIMS(2), INTS(4096, 4096));
+    for (int i = 0; i < 9; i++) {
+        struct pb_message value = {0};
+
+        attr_tensor(&value, "value",
+                    tensor_raw("", 1, DIMS(1), FLOATS(0.5f), sizeof(float)));
+        snprintf(w, sizeof w, "w%d", i);
+        snprintf(to, sizeof to, i < 8 ? "t%d" : "last", i);
+        graph_node(&graph, "ConstantOfShape", "s", w, &value);
+        snprintf(w, sizeof w, "%s w%d", from, i);
+        graph_node(&graph, i & 1 ? "MatMul" : "Gemm", w, to, NULL);
+        snprintf(from, sizeof from, "%s", to);
+    }
+    put_network(f, &graph);
+}
+
+static void places_of_nodes(FILE *f)
+{
+    struct pb_message graph = {0};
+
+    graph_ints(&graph, "s", DIMS(1), INTS(1 << 26));
+    graph_ints(&graph, "one", DIMS(1), INTS(3));
+    graph_node(&graph, "Expand", "one s", "places", NULL);
+    graph_node(&graph, "Gather", "x places", "last", NULL);
+    put_network(f, &graph);
+}
+
+static void chain_of_nodes(FILE *f)
+{
+    struct pb_message graph = {0};
+    char from[16] = "t", to[16];
+
+    graph_ints(&graph, "s", DIMS(1), INTS(1 << 22));
+    graph_floats(&graph, "one", DIMS(1), FLOATS(3));
+    graph_node(&graph, "Expand", "one s", from, NULL);
+    for (int i = 0; i < 16000; i++) {
+        snprintf(to, sizeof to, "t%d", i);
+        graph_node(&graph, "Neg", from, to, NULL);
+        snprintf(from, sizeof from, "%s", to);
+    }
+    graph_node(&graph, "NonZero", from, "last", NULL);
+    put_network(f, &graph);
+}
+
 TEST(test_files)
 {
     static const struct {
@@ -158,6 +223,12 @@ TEST(test_files)
         {"PNG, 2^26 pixels", read_picture, png_large, NULL},
         {"graph, 2^27 of a number", read_weights, graph_of_one_number,
          "has more than 8 entries"},
+        {"ONNX, 600 MiB of weights", read_weights, weights_of_nodes,
+         "operator Unknown is not supported"},
+        {"ONNX, 512 MiB of places", read_weights, places_of_nodes,
+         "operator Unknown is not supported"},
+        {"ONNX, 250 GiB of copies", read_weights, chain_of_nodes,
+         "operator Unknown is not supported"},
     };
     bool good = true;
     size_t i;

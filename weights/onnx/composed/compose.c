@@ -138,6 +138,42 @@ int compose_i64(struct onnx_import *im, int rank, const int64_t *dim,
     return value;
 }
 
+int compose_equal(struct onnx_import *im, int64_t n, int64_t v)
+{
+    struct constant *c;
+
+    return onnx_new_fill(im, INFER_I64, 1, &n, &v, &c) < 0
+               ? -1
+               : add_constant(im, c);
+}
+
+/* The same by nodes, which take no memory: ones and their sums, in floats. */
+static int count_by_nodes(struct onnx_import *im, int rank, const int64_t *dim,
+                          int axis)
+{
+    int64_t one[INFER_MAX_RANK];
+    union graph_attr attr;
+    float *data;
+    int value;
+
+    for (int d = 0; d < rank; d++)
+        one[d] = 1;
+    value = compose_floats(im, rank, one, &data);
+    if (value < 0)
+        return -1;
+    data[0] = 1;
+    onnx_emit_dims(im, GRAPH_EXPAND, value, rank, dim, -1, &value);
+    onnx_defaults(GRAPH_CUMULATE, &attr);
+    attr.cumulate.axis = axis;
+    attr.cumulate.exclusive = true;
+    onnx_emit(im, GRAPH_CUMULATE, &attr, &value, 1, -1, &value);
+    return compose_cast(im, INFER_I64, value);
+}
+
+/* Constants of fewer entries are small; a float counts to the other bound. */
+#define LEAST_BY_NODES (ONNX_MAX_SMALL + 1)
+#define MOST_BY_NODES  (1 << 24)
+
 int compose_count(struct onnx_import *im, int64_t n, int rank, int axis)
 {
     int64_t dim[INFER_MAX_RANK], *data;
@@ -145,6 +181,8 @@ int compose_count(struct onnx_import *im, int64_t n, int rank, int axis)
 
     for (int d = 0; d < rank; d++)
         dim[d] = d == axis ? n : 1;
+    if (n >= LEAST_BY_NODES && n <= MOST_BY_NODES)
+        return count_by_nodes(im, rank, dim, axis);
     value = compose_i64(im, rank, dim, &data);
     for (int64_t k = 0; value >= 0 && k < n; k++)
         data[k] = k;
@@ -154,12 +192,8 @@ int compose_count(struct onnx_import *im, int64_t n, int rank, int axis)
 int compose_filled(struct onnx_import *im, int64_t fill, int value, int d)
 {
     const int64_t n = compose_free_dim(im, value, d);
-    const int64_t dim[1] = {n < 0 ? 1 : n};
-    int64_t *data;
-    int x = compose_i64(im, 1, dim, &data);
+    int x = compose_equal(im, n < 0 ? 1 : n, fill);
 
-    for (int64_t k = 0; x >= 0 && k < dim[0]; k++)
-        data[k] = fill;
     if (n < 0)
         onnx_repeat_like(im, x, value, d < 0 ? d + compose_rank(im, value) : d,
                          &x);

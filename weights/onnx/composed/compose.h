@@ -41,6 +41,8 @@ int compose_floats(struct onnx_import *im, int rank, const int64_t *dim,
                    float **data);
 int compose_i64(struct onnx_import *im, int rank, const int64_t *dim,
                 int64_t **data);
+/* n integers v. */
+int compose_equal(struct onnx_import *im, int64_t n, int64_t v);
 /* 0, 1, 2, ... along dimension `axis` of a shape of ones. */
 int compose_count(struct onnx_import *im, int64_t n, int rank, int axis);
 /* The same, as many as dimension d of a value, which may be free. */

@@ -92,10 +92,10 @@ static void check_zero(struct onnx_import *im, const struct scaling *s)
 static void check_scale(struct onnx_import *im, const struct scaling *s,
                         bool divides)
 {
-    const struct constant *c =
+    struct constant *c =
         im->rc >= 0 && s->scale >= 0 ? im->g->value[s->scale].data : NULL;
 
-    if (!c || !c->data || !scalar_is_float(c->dtype))
+    if (onnx_fill(im, c) < 0 || !c || !c->data || !scalar_is_float(c->dtype))
         return;
     for (int64_t i = 0; i < constant_count(c); i++) {
         const double v = scalar_load(c->dtype, c->data, i);

@@ -14,17 +14,6 @@
 /* Comparisons of slices: all of them at once are values of the graph. */
 #define MOST_COMPARED ((int64_t)1 << 26)
 
-/* n zeros of I64. */
-static int zeros(struct onnx_import *im, int64_t n)
-{
-    int64_t *data;
-    const int value = compose_i64(im, 1, &n, &data);
-
-    for (int64_t k = 0; value >= 0 && k < n; k++)
-        data[k] = 0;
-    return value;
-}
-
 static int sums(struct onnx_import *im, int x, bool product)
 {
     union graph_attr attr;
@@ -51,10 +40,10 @@ static int put(struct onnx_import *im, int64_t n, int flags, int to, int value)
     /* What has no flag goes to an entry behind the last. */
     to = compose_where(im, compose_cast(im, INFER_BOOL, flags), to,
                        compose_integer(im, INFER_I64, n));
-    return compose_slice(
-        im,
-        compose_scatter(im, zeros(im, n + 1), to, value, 0, KERN_SCATTER_SET),
-        0, 0, n, 1);
+    return compose_slice(im,
+                         compose_scatter(im, compose_equal(im, n + 1, 0), to,
+                                         value, 0, KERN_SCATTER_SET),
+                         0, 0, n, 1);
 }
 
 /* ---- what is compared ---------------------------------------------- */
@@ -144,8 +133,8 @@ static struct unique ascending(struct onnx_import *im, int key, int64_t n)
     u.count = compose_reduce(im, KERN_REDUCE_SUM, flags, 0);
     /* Of equals the order has the lowest index first. */
     u.first = put(im, n, flags, group, order);
-    u.inverse =
-        compose_scatter(im, zeros(im, n), order, group, 0, KERN_SCATTER_SET);
+    u.inverse = compose_scatter(im, compose_equal(im, n, 0), order, group, 0,
+                                KERN_SCATTER_SET);
     return u;
 }
 
@@ -163,16 +152,6 @@ static void by_appearance(struct onnx_import *im, struct unique *u)
     u->inverse = compose_gather(im, group,
                                 compose_gather(im, u->first, u->inverse, 0), 0);
     u->first = put(im, u->n, flags, group, index);
-}
-
-static int ones(struct onnx_import *im, int64_t n)
-{
-    int64_t *data;
-    const int value = compose_i64(im, 1, &n, &data);
-
-    for (int64_t k = 0; value >= 0 && k < n; k++)
-        data[k] = 1;
-    return value;
 }
 
 int onnx_import_unique(struct onnx_import *im)
@@ -211,8 +190,9 @@ int onnx_import_unique(struct onnx_import *im)
         compose_output(im, 2, u.inverse);
     if (onnx_has_output(im, 3)) {
         compose_output(im, 3,
-                       compose_scatter(im, zeros(im, n), u.inverse, ones(im, n),
-                                       0, KERN_SCATTER_ADD));
+                       compose_scatter(im, compose_equal(im, n, 0), u.inverse,
+                                       compose_equal(im, n, 1), 0,
+                                       KERN_SCATTER_ADD));
         onnx_set_counted(im, 3, 0, u.count);
     }
     return im->rc;

@@ -99,6 +99,21 @@ static int check_lists(struct onnx_import *im, const struct sparse *s,
     return 0;
 }
 
+/* Zeros of so many bytes take no memory (constant_new_fill()), but for those on
+ * a page with a value. */
+#define MAPPED_BYTES ((size_t)1 << 20)
+
+static void charge(struct onnx_import *im, const struct constant *c,
+                   const struct constant *value)
+{
+    const uint64_t pages = (uint64_t)constant_count(value) * 4096;
+    const uint64_t bytes =
+        pages < c->bytes && c->bytes >= MAPPED_BYTES ? pages : c->bytes;
+
+    if (im->rc == 0)
+        onnx_charge(im, bytes);
+}
+
 int onnx_sparse_load(struct onnx_import *im, struct pb_span span,
                      struct constant **out)
 {
@@ -118,10 +133,12 @@ int onnx_sparse_load(struct onnx_import *im, struct pb_span span,
     if (im->rc == 0 && onnx_tensor_narrow(im->model, s.values) != 0)
         onnx_fail(im, INFER_EUNSUPPORTED, "a sparse tensor of a narrow type");
     if (im->rc < 0 || check_lists(im, &s, value, index) < 0 ||
-        onnx_new_constant(im, value->dtype, s.rank, s.dim, &c) < 0)
+        onnx_new_fill(im, value->dtype, s.rank, s.dim, NULL, &c) < 0)
         return im->rc;
-    memset(c->data, 0, c->bytes);
     count = constant_count(c);
+    charge(im, c, value);
+    if (im->rc == 0)
+        constant_fill(c);
     for (int64_t k = 0; k < constant_count(value) && im->rc == 0; k++) {
         const size_t size = infer_dtype_size(value->dtype);
         const int64_t at = position(&s, index, count, k);

@@ -105,6 +105,8 @@ static struct constant *result_of(struct onnx_import *im, struct pb_span name)
 
     if (v < 0 || im->rc < 0 || onnx_value_graph(im, v, &g) < 0)
         return NULL;
+    if (onnx_fill(im, im->g->value[g].data) < 0)
+        return NULL;
     if (im->g->value[g].data)
         return constant_ref(im->g->value[g].data);
     return evaluate(im, g);
