@@ -22,7 +22,7 @@
 #define ZIPFILE_MAX_RATIO 1032
 /* Cap of what all deflated members may declare together:
  * base + factor * bytes of the archive. */
-#define ZIPFILE_INFLATED_BASE   ((uint64_t)64 << 20)
+#define ZIPFILE_INFLATED_BASE   ((uint64_t)48 << 20)
 #define ZIPFILE_INFLATED_FACTOR 16
 /* Payloads are given at this alignment. */
 #define ZIPFILE_ALIGN 16

@@ -172,7 +172,7 @@ int layers_filled(struct layers *b, const char *suffix, int64_t n, float value);
  * beyond the limit for all of them. */
 struct constant *layers_new(struct layers *b, enum infer_dtype dtype, int rank,
                             const int64_t *dim);
-#define LAYERS_MAX_MADE ((size_t)64 << 20)
+#define LAYERS_MAX_MADE ((size_t)48 << 20)
 
 /* Floats of a file, as many as the shape has: a view of the blob where they are
  * aligned, else a copy.  No two views may share bytes.  NULL when out of

@@ -12,7 +12,7 @@
 
 /* Copies of views may take this many bytes in addition to the file: a
  * stride of 0 makes a tensor of any size from one element. */
-#define COPY_BASE ((uint64_t)64 << 20)
+#define COPY_BASE ((uint64_t)48 << 20)
 
 /* ---- storages ------------------------------------------------------ */
 
