@@ -302,6 +302,19 @@ static int cast_target(struct onnx_import *im, enum infer_dtype *out,
     return 0;
 }
 
+/* True where there is room for what the other type takes in addition; without
+ * it the graph computes the cast. */
+static bool takes_little(struct onnx_import *im, const struct constant *c,
+                         enum infer_dtype to)
+{
+    const uint64_t bytes = (uint64_t)constant_count(c) * infer_dtype_size(to);
+
+    if (c->unfilled || bytes <= c->bytes)
+        return true;
+    return bytes - c->bytes <= onnx_room(im) &&
+           onnx_charge(im, bytes - c->bytes) == 0;
+}
+
 int onnx_import_cast(struct onnx_import *im)
 {
     enum infer_dtype to = INFER_NONE;
@@ -324,7 +337,7 @@ int onnx_import_cast(struct onnx_import *im)
     onnx_input_type(im, 0, 0, &t);
     if (onnx_input_constant(im, 0, &c) < 0)
         return im->rc;
-    if (c && (to != INFER_F8E4M3 || saturate))
+    if (c && (to != INFER_F8E4M3 || saturate) && takes_little(im, c, to))
         return onnx_set_constant(im, 0, constant_convert(c, to));
     onnx_input(im, 0, &in);
     if (to == INFER_F8E4M3 && !saturate)
