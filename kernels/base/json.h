@@ -29,6 +29,10 @@
  * cJSON_Delete(). */
 int json_parse(const char *text, size_t bytes, bool allow_nan,
                struct infer_error *err, cJSON **out);
+/* As json_parse(), of a text in a file of `room` bytes, which are the limit of
+ * the tree where they are more than the text has. */
+int json_parse_within(const char *text, size_t bytes, size_t room,
+                      bool allow_nan, struct infer_error *err, cJSON **out);
 
 /* Members of an object; NULL or false where absent or of another type. */
 const cJSON *json_member(const cJSON *object, const char *key);

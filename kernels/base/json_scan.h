@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The strict check of a JSON text before cJSON sees it, and texts that are a
- * part of a larger file. */
+/* The strict check of a JSON text before cJSON sees it. */
 #ifndef KERNELS_BASE_JSON_SCAN_H
 #define KERNELS_BASE_JSON_SCAN_H
 
@@ -15,10 +14,5 @@
  * tokens. */
 int json_scan(const char *text, size_t bytes, size_t room, bool allow_nan,
               size_t *not_finite, struct infer_error *err);
-
-/* As json_parse(), of a text in a file of `room` bytes, which are the limit of
- * the tree where they are more than the text has. */
-int json_parse_within(const char *text, size_t bytes, size_t room,
-                      bool allow_nan, struct infer_error *err, cJSON **out);
 
 #endif

@@ -7,8 +7,8 @@
 A kind is a module of timm (resnet, regnet, ...) or of torchvision; kinds are
 drawn at random, then a network of each, until COUNT are exported at their own
 picture size.  The six networks that the repository was made for are left out,
-and so are networks of more than PARAMETERS weights, pictures above 320 and pure
-transformers.  Weights are those of the initialisation, statistics of batch
+and so are networks of more than PARAMETERS weights, pictures above 320 (but of
+segmentation and feature networks) and pure transformers.  Weights are those of the initialisation, statistics of batch
 normalisation random.  SEED is that of the clock by default, and printed.
 Needs torch, torchvision, timm and onnx.
 """

@@ -8,7 +8,7 @@ Draws COUNT layers: 1 to 64 channels, windows of 1 to 7, strides of 1 to 3, dens
 grouped or depthwise, inside a network with channels last.  Each is called alone
 and compared with two plain functions whose sizes are constants: one output at a
 time, and all outputs of a pixel in an array of sums with weights in the order
-that they are read.  The five take turns; the table has the least CPU
+that they are read.  The three take turns; the table has the least CPU
 microseconds.  ratio: the faster plain function's time / ours; a value below 1 is
 a loss.  SEED is that of the clock by default.  Needs onnx, NumPy and gcc.
 """

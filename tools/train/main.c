@@ -22,7 +22,7 @@ static void print_plan(const struct train_run *r)
                 "steps of %lld pictures",
                 (long long)r->train.count, (long long)r->val.count,
                 r->train.classes, (long long)r->total_steps,
-                (long long)(r->request->batch * r->request->accumulate));
+                (long long)(train_batch(r) * r->request->accumulate));
     cli_verbose(
         r->cli,
         "%d launches a step, %s of activations and gradients, %s of "

@@ -117,15 +117,15 @@ int train_check_classes(const struct train_run *r, const struct net *n,
     return 0;
 }
 
-/* Fewer than a batch: they are one. */
+/* Fewer than a batch: they are one, or as many of them as every process has. */
 static void note_small_set(const struct train_run *r)
 {
     if (r->train.count < r->request->batch && r->cli->verbosity >= 0)
         cli_error(r->cli,
-                  "%s: %lld pictures do not fill a batch of %lld: all of them "
-                  "are one",
+                  "%s: %lld pictures do not fill a batch of %lld: a batch has "
+                  "%lld",
                   r->train.path, (long long)r->train.count,
-                  (long long)r->request->batch);
+                  (long long)r->request->batch, (long long)train_batch(r));
 }
 
 /* Unused class numbers are allowed.  A damaged label would add a class, and to

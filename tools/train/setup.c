@@ -176,16 +176,32 @@ int train_first_weights(struct train_run *r, struct net *n,
     return rc;
 }
 
-/* Pictures of a batch for this process: no more than there are, since blank
- * ones would count in the mean of the loss and in the statistics of batch
- * norms. */
-static int64_t train_part(const struct train_run *r)
+static int64_t processes_of(const struct train_run *r)
 {
-    const int64_t processes = r->exchange ? r->exchange->size : 1;
-    const int64_t part = r->request->batch / processes;
-    const int64_t most = r->train.count / processes;
+    return r->exchange ? r->exchange->size : 1;
+}
+
+int64_t train_part(const struct train_run *r)
+{
+    const int64_t part = r->request->batch / processes_of(r);
+    const int64_t most = r->train.count / processes_of(r);
 
     return most > 0 && most < part ? most : part;
+}
+
+int64_t train_batch(const struct train_run *r)
+{
+    return train_part(r) * processes_of(r);
+}
+
+/* Each process needs a picture. */
+static int check_count(const struct train_run *r, struct infer_error *err)
+{
+    if (processes_of(r) == 1 || r->train.count >= processes_of(r))
+        return 0;
+    return error_set(
+        err, INFER_EARGUMENT, "%s: %lld pictures are fewer than the %lld GPUs",
+        r->train.path, (long long)r->train.count, (long long)processes_of(r));
 }
 
 /* Loader threads: one if the CPU trains; with a GPU half of the cores, shared
@@ -431,7 +447,9 @@ int train_open(struct train_run *r, struct infer_error *err)
     graph_free(g);
     if (rc < 0 || q->grad_check)
         return rc;
-    rc = train_choose(r, dtype_of(q->precision), train_part(r), err);
+    rc = check_count(r, err);
+    if (rc == 0)
+        rc = train_choose(r, dtype_of(q->precision), train_part(r), err);
     if (rc == 0 && train_is_run(q) && (q->out || q->best))
         rc = checkpoint_check(r->net, err);
     if (rc == 0)

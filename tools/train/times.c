@@ -143,7 +143,7 @@ static void print_json(cJSON *json, const struct times *t)
 
 int train_time_layers(struct train_run *r, struct infer_error *err)
 {
-    struct times t = {.pictures = (double)r->request->batch};
+    struct times t = {.pictures = (double)train_batch(r)};
     cJSON *json, *layers;
     int rc = time_steps(r, err);
 

@@ -105,6 +105,12 @@ int train_check_classes(const struct train_run *r, const struct net *n,
 /* setup.c: data, graph, network, first weights. */
 int train_open(struct train_run *r, struct infer_error *err);
 void train_close(struct train_run *r);
+/* Pictures of a batch for this process: no more than there are, since blank
+ * ones would count in the mean of the loss and in the statistics of batch
+ * norms. */
+int64_t train_part(const struct train_run *r);
+/* Pictures of a batch of all processes. */
+int64_t train_batch(const struct train_run *r);
 /* In steps, rounded. */
 int64_t train_steps_of(const struct train_run *r, struct train_span span);
 /* A network on the run's data; dtype F64 for gradient checks. */

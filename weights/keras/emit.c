@@ -465,10 +465,14 @@ static bool crops(const struct graph_node *n, int rank)
 static void check_crops(struct keras_emit *k)
 {
     bool any = false;
+    int rc;
 
     for (int i = 0; i < k->g->n_nodes; i++)
         any = any || crops(&k->g->node[i], INFER_MAX_RANK);
-    if (!any || graph_infer_shapes(k->g, NULL, NULL) < 0)
+    rc = any ? graph_infer_shapes(k->g, NULL, NULL) : 0;
+    if (rc == INFER_EMEMORY)
+        no_memory(k);
+    if (!any || rc < 0)
         return;
     for (int i = 0; i < k->g->n_nodes && k->status == 0; i++) {
         const struct graph_node *n = &k->g->node[i];

@@ -27,12 +27,13 @@
 /* in[] of a convolution */
 enum { X, W, BIAS, RESIDUAL };
 
-/* Fewest pixels of a block, for which all of U is read once, and the bytes of
- * input that a block may have otherwise: these are read once a panel, from the
- * L2 cache.  Half of that cache is for them (1 MiB where its size is unknown).
- */
+/* Fewest pixels of a block, for which all of U is read once.  A block's input
+ * is read once a panel, from the L2 cache, of which half is for it.  The
+ * cache's size where the system does not say it: L2_BYTES. */
 #define FEW_PIXELS 96
 #define L2_BYTES   (1 << 20)
+/* Blocks of single panels for each thread at least, where pixels allow it. */
+#define EACH 4
 
 struct state {
     const struct vector_steps *steps;
@@ -85,16 +86,29 @@ static int64_t l2_bytes(void)
     return L2_BYTES;
 }
 
-/* Pixels of equal blocks that keep to half of the L2 cache. */
-static int64_t block_of(int64_t length, int64_t channels)
+static int64_t divide_up(int64_t a, int64_t b)
 {
-    int64_t most =
-        channels > 0 ? l2_bytes() / 2 / (channels * (int64_t)sizeof(float)) : 0;
+    return (a + b - 1) / b;
+}
 
+/* Pixels of equal blocks that keep to half of the L2 cache and give every
+ * thread work. */
+static int64_t block_of(const struct state *s, int64_t channels)
+{
+    const int64_t row = channels * (int64_t)sizeof(float);
+    const int64_t items =
+        s->threads > 1 && s->panels < EACH * s->threads && s->panels > 0
+            ? divide_up(EACH * s->threads, s->panels)
+            : 1;
+    const int64_t each = s->runs > 0 ? divide_up(items, s->runs) : 1;
+    int64_t most = row > 0 ? l2_bytes() / 2 / row : 0;
+
+    if (most > divide_up(s->length, each))
+        most = divide_up(s->length, each);
     if (most < FEW_PIXELS)
         most = FEW_PIXELS;
-    const int64_t blocks = (length + most - 1) / most;
-    return blocks > 0 ? (length + blocks - 1) / blocks : 1;
+    const int64_t blocks = divide_up(s->length, most);
+    return blocks > 0 ? divide_up(s->length, blocks) : 1;
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,
@@ -120,7 +134,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
         s->length *= s->runs;
         s->runs = 1;
     }
-    s->block = block_of(s->length, p->in[X].dim[1]);
+    s->block = block_of(s, p->in[X].dim[1]);
     if (!checked_mul((size_t)(s->panels * s->steps->panel),
                      (size_t)p->in[X].dim[1] * sizeof(float), &bytes)) {
         free(s);

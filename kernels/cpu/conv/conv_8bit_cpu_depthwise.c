@@ -115,13 +115,21 @@ static bool set_sizes(struct kern_exec *e, struct state *s)
     return true;
 }
 
-/* How many rows of outputs the quads of one hold the taps of. */
-static int64_t turns_of(const struct dot_layer *g, int64_t quads)
+/* How many rows of outputs the quads of one hold the taps of; fewer where every
+ * thread is to have some. */
+static int64_t turns_of(const struct dot_layer *g, int64_t quads, int threads)
 {
     const bool plane = g->window[0] == 1 && g->dilation[1] == 1;
-    const int64_t free = quads * 4 - g->window[1];
+    const int64_t free = quads * 4 - g->window[1], rows = g->out[1];
+    const int64_t planes = g->pixels > 0 ? g->pixels / g->out[2] / rows : 0;
+    int64_t turns = plane && g->step[1] > 0 ? free / g->step[1] + 1 : 1;
 
-    return plane && g->step[1] > 0 ? free / g->step[1] + 1 : 1;
+    if (turns > rows)
+        turns = rows > 0 ? rows : 1;
+    while (threads > 1 && turns > 1 &&
+           planes * ((rows - 1) / turns + 1) < 2 * threads)
+        turns /= 2;
+    return turns;
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,
@@ -139,7 +147,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     s->block = s->steps->block;
     s->blocks = (g->groups + s->block - 1) / s->block;
     s->quads = (g->window[0] * g->window[1] + 3) / 4;
-    s->turns = turns_of(g, s->quads);
+    s->turns = turns_of(g, s->quads, s->threads);
     s->taps = g->window[0] * g->window[1] + (s->turns - 1) * g->step[1];
     s->vector = dot_layer_vector(g);
     if (!set_sizes(e, s)) {

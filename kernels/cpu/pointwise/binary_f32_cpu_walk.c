@@ -117,7 +117,7 @@ CPU_CLONES static void binary_row(enum kern_binary_kind kind, const float *a,
 }
 
 /* A call an element.  Powers that many elements share are most often 2, 3, 1/2
- * or 1/3: those of small integers are products in double. */
+ * or 1/3: squares and cubes are products, a cube's in double. */
 static void power_row(const float *a, int64_t sa, const float *b, int64_t sb,
                       float *y, int64_t sy, int64_t n)
 {

@@ -129,7 +129,7 @@ static inline void words_rate(struct words_form *f)
 }
 
 /* The best form with operand 1 of w as the wide side; at: addresses.  False
- * where offsets or numbers take more than 31 bits. */
+ * where offsets take more than 31 bits or numbers more than 30. */
 static inline bool words_best(const struct cuda_strided<2> &w, int bytes,
                               const uintptr_t *at, bool scatter,
                               struct words_form *best)

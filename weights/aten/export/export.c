@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/base/json_scan.h"
+#include "kernels/base/json.h"
 #include "kernels/base/text.h"
 
 #define FORMAT  "archive_format"
