@@ -412,8 +412,7 @@ int pass_swap_halves(struct pass *p, int node)
         return 0;
     first = g->node[concat].in[0];
     second = g->node[concat].in[1];
-    if (out->rank != g->value[first].rank + 1 || out->dim[1] != 2 ||
-        out->dim[2] != g->value[first].dim[1])
+    if (!joins_two(out, &g->value[g->node[node].in[0]]) || out->dim[1] != 2)
         return 0;
     pass_note(p, 0, "%s", g->node[concat].name);
     behind = put_behind(p, node, 0, GRAPH_SLICE);

@@ -491,6 +491,19 @@ static int shuffled_halves(struct net *net, int half, bool swapped)
     return y;
 }
 
+/* The same, with a reshape that takes entries of two batches for one. */
+static void halves_across(struct net *net, int64_t batch, int rank,
+                          const int64_t *to)
+{
+    const int x = net_start(net, 110, DIMS(batch, 6, 3, 2));
+    const int part = channels_of(net, net_unary(net, x, KERN_TANH), 0, 3);
+    int y = net_node(net, GRAPH_CONCAT, IN(part, net_conv(net, x, 3, 6, 1, 0)));
+
+    net_attr(net)->axis.axis = 1;
+    y = net_reshape(net, y, rank, to);
+    net_output(net, y);
+}
+
 TEST(halves_swapped)
 {
     struct net net;
@@ -503,6 +516,12 @@ TEST(halves_swapped)
     net_refuses(&net, "swap-halves");
     net_end(&net);
     shuffled_halves(&net, 6, true);
+    net_refuses(&net, "swap-halves");
+    net_end(&net);
+    halves_across(&net, 2, DIMS(1, 2, 3, 4, 3));
+    net_refuses(&net, "swap-halves");
+    net_end(&net);
+    halves_across(&net, -1, DIMS(-1, 2, 3, 3, 1));
     net_refuses(&net, "swap-halves");
     net_end(&net);
 }
