@@ -321,33 +321,6 @@ static int join(struct pass *p, int before, int node, struct affine *first,
     return rc;
 }
 
-/* True of a node whose result jumps: numbers that are exact before it, such as
- * 2.1 / 0.3, must not be rounded in another way. */
-static bool jumps(const struct graph_node *n)
-{
-    if (n->op == GRAPH_CAST)
-        return scalar_is_integer(n->attr.cast.to) ||
-               n->attr.cast.to == INFER_BOOL;
-    if (n->op == GRAPH_UNARY)
-        return n->attr.unary.kind == KERN_FLOOR ||
-               n->attr.unary.kind == KERN_CEIL ||
-               n->attr.unary.kind == KERN_ROUND ||
-               n->attr.unary.kind == KERN_SIGN;
-    return n->op == GRAPH_BINARY &&
-           (n->attr.binary.kind == KERN_MOD ||
-            (n->attr.binary.kind >= KERN_EQUAL &&
-             n->attr.binary.kind <= KERN_GREATER_EQUAL));
-}
-
-static bool is_read_by_jump(const struct graph *g, int value)
-{
-    for (int i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->node[i].n_in; k++)
-            if (g->node[i].in[k] == value && jumps(&g->node[i]))
-                return true;
-    return false;
-}
-
 static int merge_chain(struct pass *p, int node)
 {
     struct graph *g = p->g;
@@ -366,7 +339,7 @@ static int merge_chain(struct pass *p, int node)
     rc = read_affine(p, node, &second);
     if (rc <= 0)
         return rc;
-    rc = second.x == x && !is_read_by_jump(g, n->out[0])
+    rc = second.x == x && !pass_reaches_jump(p, n->out[0])
              ? read_affine(p, before, &first)
              : 0;
     if (rc > 0) {

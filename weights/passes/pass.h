@@ -42,6 +42,10 @@ int pass_no_memory(struct pass *p);
 
 /* The only reader of a value, or -1 (none, several, or a graph output). */
 int pass_reader(const struct pass *p, int value);
+/* True if a value reaches a node whose result jumps (rounding, a comparison,
+ * levels of 8 bits), over nodes that keep exact numbers exact; also where too
+ * many nodes would have to be looked at. */
+bool pass_reaches_jump(const struct pass *p, int value);
 /* The node of this operation that produces a value, or -1. */
 int pass_producer(const struct pass *p, int value, enum graph_op op);
 /* Input i of a node, -1 where absent. */

@@ -134,7 +134,8 @@ static int join_factors(struct pass *p, int node)
         struct product m;
 
         if (read_product(p, node, n->in[1 - i], -1, out, &m) &&
-            are_smaller(&v[b], &v[m.s], out))
+            are_smaller(&v[b], &v[m.s], out) &&
+            !pass_reaches_jump(p, n->out[0]))
             return become_binary(p, node, KERN_MUL,
                                  add_binary(p, KERN_MUL, b, m.s), m.x);
     }
@@ -153,14 +154,16 @@ static int join_terms(struct pass *p, int node)
         const int x = n->in[i], term = n->in[1 - i];
         const int sum = operand(p, node, term, KERN_ADD);
 
-        if (read_product(p, node, term, x, out, &m))
+        if (read_product(p, node, term, x, out, &m) &&
+            !pass_reaches_jump(p, n->out[0]))
             return become_binary(p, node, KERN_MUL, add_one(p, m.s), x);
         for (int k = 0; k < 2 && sum >= 0; k++) {
             const int b = p->g->node[sum].in[k];
             int scale;
 
             if (!is_smaller(&v[b], out) ||
-                !read_product(p, sum, p->g->node[sum].in[1 - k], x, out, &m))
+                !read_product(p, sum, p->g->node[sum].in[1 - k], x, out, &m) ||
+                pass_reaches_jump(p, n->out[0]))
                 continue;
             scale = add_one(p, m.s);
             return become_binary(

@@ -365,6 +365,32 @@ TEST(numbers_before_floor)
     net_end(&net);
 }
 
+/* The same behind nodes that move elements, more steps, and a clip; Mul and Add
+ * alike; levels of 8 bits jump too. */
+TEST(numbers_before_jumps)
+{
+    struct net net;
+    int x, y;
+
+    for (int kind = 0; kind < 4; kind++) {
+        x = net_start(&net, 55 + (uint64_t)kind, DIMS(-1, 3, 6, 6));
+        y = net_binary(&net, KERN_MUL, x, net_number(&net, 3));
+        y = net_binary(&net, KERN_ADD, y, net_number(&net, 0.1));
+        if (kind == 1)
+            y = net_transpose(&net, y, DIMS(0, 2, 3, 1));
+        if (kind == 2)
+            y = net_binary(&net, KERN_MUL, y, net_number(&net, 0.1));
+        if (kind == 2)
+            y = net_unary(&net, y, KERN_RELU);
+        y = kind == 3
+                ? net_node(&net, GRAPH_QUANTIZE, IN(y, net_number(&net, 0.5)))
+                : net_unary(&net, y, KERN_ROUND);
+        net_output(&net, y);
+        net_check(&net, SCALE, 0, 1);
+        net_end(&net);
+    }
+}
+
 /* TensorFlow's batch normalisation: x * g + (b - m * g). */
 TEST(channels_become_scale_shift)
 {
@@ -558,10 +584,11 @@ TEST(gate_and_sum)
 }
 
 /* A product that others read, a factor of the tensor's size, factors that
- * together have it, another tensor, an activation between. */
+ * together have it, another tensor, an activation between; levels of 8 bits
+ * behind. */
 TEST(factors_that_stay)
 {
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         struct net net;
         int x, y, z;
 
@@ -578,6 +605,8 @@ TEST(factors_that_stay)
             net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
         y = i == 2 ? net_binary(&net, KERN_MUL, y, small_factor(&net, x))
                    : net_binary(&net, KERN_ADD, y, i == 3 ? z : x);
+        if (i == 5)
+            y = net_node(&net, GRAPH_QUANTIZE, IN(y, net_number(&net, 0.5)));
         net_output(&net, y);
         net_refuses(&net, REASSOCIATE);
         net_end(&net);
@@ -615,6 +644,7 @@ int main(void)
         cmocka_unit_test(factor_before_padded_conv),
         cmocka_unit_test(numbers_become_linear),
         cmocka_unit_test(numbers_before_floor),
+        cmocka_unit_test(numbers_before_jumps),
         cmocka_unit_test(channels_become_scale_shift),
         cmocka_unit_test(other_constants),
         cmocka_unit_test(extreme_chain),
