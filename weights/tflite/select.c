@@ -2,7 +2,6 @@
 /* TensorFlow Lite: operators that pick elements by value or by index, and
  * blocks of space that become a batch. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/base/checked.h"
 #include "kernels/base/scalar.h"
@@ -125,9 +124,7 @@ static bool leading(struct tflite_import *im, int n, int64_t *size)
     return im->status == 0;
 }
 
-/* Tuples of n indices of input i, as one index each into the joined dimensions
- * of these sizes; *rows: their product. */
-static int flat_index(struct tflite_import *im, int i, int n,
+int tflite_flat_index(struct tflite_import *im, int i, int n,
                       const int64_t *size, int64_t *rows)
 {
     const int64_t last = tflite_rank(im, i) - 1;
@@ -167,7 +164,7 @@ void tflite_import_gather_nd(struct tflite_import *im, int param)
         tflite_fail(im, INFER_EFORMAT, "no tuples of 1 to %d indices", x.rank);
     if (im->status < 0 || !leading(im, n, size))
         return;
-    in[1] = flat_index(im, 1, n, size, &dim[0]);
+    in[1] = tflite_flat_index(im, 1, n, size, &dim[0]);
     for (int d = n; d < x.rank; d++)
         dim[rank++] = x.dim[d] == tflite_type(im, 0, im->probes - 1).dim[d]
                           ? x.dim[d]
@@ -176,82 +173,6 @@ void tflite_import_gather_nd(struct tflite_import *im, int param)
     tflite_defaults(GRAPH_GATHER, &attr);
     attr.axis.axis = 0;
     tflite_out(im, 0, tflite_emit(im, GRAPH_GATHER, &attr, in, 2), false);
-}
-
-/* ---- SCATTER_ND ---------------------------------------------------- */
-
-/* What the inputs have to be: indices of count tuples, a row of the shape
- * without its first n dimensions for each. */
-static bool check_scatter(struct tflite_import *im, const int64_t *shape,
-                          int rank, int *n, int64_t *count, int64_t *row)
-{
-    const struct graph_type at = tflite_type(im, 0, 0);
-    const struct graph_type update = tflite_type(im, 1, 0);
-    int64_t size;
-
-    for (int p = 1; p < im->probes && im->status == 0; p++) {
-        const struct graph_type a = tflite_type(im, 0, p);
-        const struct graph_type u = tflite_type(im, 1, p);
-
-        if (memcmp(a.dim, at.dim, (size_t)at.rank * sizeof *a.dim) != 0 ||
-            memcmp(u.dim, update.dim, (size_t)update.rank * sizeof *u.dim) != 0)
-            tflite_fail(im, INFER_EUNSUPPORTED, "indices of a free size");
-    }
-    if (im->status < 0)
-        return false;
-    *n = at.rank > 0 && at.dim[at.rank - 1] <= rank ? (int)at.dim[at.rank - 1]
-                                                    : 0;
-    if (*n < 1 || !checked_count(at.rank - 1, at.dim, count) ||
-        !checked_count(rank - *n, shape + *n, row) ||
-        !checked_count(update.rank, update.dim, &size) || *row < 1 ||
-        *count < 1 || size / *row != *count || size % *row != 0) {
-        tflite_fail(im, INFER_EFORMAT,
-                    "no tuples of 1 to %d indices with an update each", rank);
-        return false;
-    }
-    return true;
-}
-
-/* Indices, updates, shape: zeros, to which each update is added. */
-void tflite_import_scatter_nd(struct tflite_import *im, int param)
-{
-    int64_t shape[INFER_MAX_RANK], rows = 0, count = 0, row = 0;
-    int64_t dim[2];
-    struct constant *zeros;
-    union graph_attr attr;
-    int in[3], n = 0, rank, x;
-
-    (void)param;
-    if (!tflite_arity(im, 3, 3))
-        return;
-    rank = tflite_ints(im, 2, "the shape", INFER_MAX_RANK, shape);
-    for (int d = 0; d < rank; d++)
-        if (shape[d] < 1)
-            tflite_fail(im, INFER_EFORMAT, "a size of %lld",
-                        (long long)shape[d]);
-    if (im->status < 0 || !check_scatter(im, shape, rank, &n, &count, &row))
-        return;
-    x = flat_index(im, 0, n, shape, &rows);
-    if (im->status < 0)
-        return;
-    dim[0] = rows;
-    dim[1] = row;
-    zeros = tflite_constant_new(im, tflite_type(im, 1, 0).dtype, 2, dim);
-    if (!zeros)
-        return;
-    memset(zeros->data, 0, zeros->bytes);
-    in[0] = tflite_add_constant(im, -1, zeros);
-    dim[0] = count;
-    dim[1] = 1;
-    x = tflite_dims(im, GRAPH_RESHAPE, x, 2, dim);
-    dim[1] = row;
-    in[1] = tflite_dims(im, GRAPH_EXPAND, x, 2, dim);
-    in[2] = tflite_dims(im, GRAPH_RESHAPE, tflite_in(im, 1, false), 2, dim);
-    tflite_defaults(GRAPH_SCATTER_ELEMENTS, &attr);
-    attr.scatter.axis = 0;
-    attr.scatter.kind = KERN_SCATTER_ADD;
-    x = tflite_emit(im, GRAPH_SCATTER_ELEMENTS, &attr, in, 3);
-    tflite_out(im, 0, tflite_dims(im, GRAPH_RESHAPE, x, rank, shape), false);
 }
 
 /* ---- SPACE_TO_BATCH_ND, BATCH_TO_SPACE_ND -------------------------- */

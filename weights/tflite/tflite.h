@@ -315,6 +315,10 @@ int tflite_reshape_to(struct tflite_import *im, int x,
 int tflite_slice(struct tflite_import *im, int x, int axis, int64_t begin,
                  int64_t end);
 int tflite_concat(struct tflite_import *im, const int *x, int n, int axis);
+/* Tuples of n indices of input i, as one index each into the joined dimensions
+ * of these sizes; *rows: their product. */
+int tflite_flat_index(struct tflite_import *im, int i, int n,
+                      const int64_t *size, int64_t *rows);
 int tflite_activated(struct tflite_import *im, enum tflite_activation act,
                      int x);
 /* The fused activation of field `id` of the options. */

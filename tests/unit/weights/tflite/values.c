@@ -68,6 +68,26 @@ TEST(test_scatter)
     must_give(&m, x, DIMS(3, 2), (const float[]){0, 0, 3, 4, 6, 8, 0, 0}, 8);
 }
 
+/* Of integers the gaps hold 0, which is 5 by this scale and zero point. */
+TEST(test_scatter_quantised)
+{
+    static const int32_t at[] = {2, 0}, shape[] = {4, 2};
+    static const float x[] = {1, 2, 3, -4};
+    struct model m = {.n_ops = 0};
+    int in[3], first, y;
+
+    first = model_float(&m, "x", DIMS(2, 2), NULL);
+    in[0] = model_ints(&m, "at", DIMS(2, 1), at);
+    in[1] = model_quantised(&m, "q", TFLITE_INT8, DIMS(2, 2), NULL, 0.5f, -10);
+    in[2] = model_ints(&m, "shape", DIMS(2), shape);
+    y = model_quantised(&m, "y", TFLITE_INT8, DIMS(4, 2), NULL, 0.5f, -10);
+    model_op(&m, 114, &first, 1, in[1]);
+    model_op(&m, 122, in, 3, y);
+    model_io(&m, first, y);
+    must_give(&m, x, DIMS(2, 2), (const float[]){-4, -18, 0, 0, -8, -6, 0, 0},
+              8);
+}
+
 /* ---- DENSIFY ------------------------------------------------------- */
 
 /* Weights of 2 x 4: 0 1 0 2, 3 0 0 0. */
@@ -146,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantise),
         cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_scatter_quantised),
         cmocka_unit_test(test_densify),
         cmocka_unit_test(test_damaged),
     };
