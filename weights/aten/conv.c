@@ -373,7 +373,8 @@ static int inside_windows(struct onnx_import *im, int x, int axis, int64_t to,
     return compose_binary(im, KERN_AND, begin, end);
 }
 
-/* Averages as a product with a matrix, maxima one after the other. */
+/* The windows one after the other: what is outside a window is replaced, as a
+ * product with 0 would let infinities and NaN in. */
 static int pool_freely(struct onnx_import *im, int x, int axis, int64_t to)
 {
     const bool max = strcmp(aten_row(im)->onnx, "ReduceMax") == 0;
@@ -387,23 +388,21 @@ static int pool_freely(struct onnx_import *im, int x, int axis, int64_t to)
         return -1;
     }
     inside = inside_windows(im, x, axis, to, &wide);
-    if (!max) {
-        y = compose_binary(im, KERN_DIV, compose_cast(im, INFER_F32, inside),
-                           compose_cast(im, INFER_F32, wide));
-        x = axis == last ? x : compose_swap(im, x, axis, last);
-        x = compose_matmul(im, x, y, true, 1);
-        return axis == last ? x : compose_swap(im, x, axis, last);
-    }
-    none = compose_number(im, compose_dtype(im, x), -INFINITY);
+    none = compose_number(im, compose_dtype(im, x), max ? -INFINITY : 0);
     for (int d = 0; d <= last; d++)
         line[d] = d == axis ? -1 : 1;
     for (int i = 0; i < to; i++) {
         y = compose_reshape(im, compose_slice(im, inside, 0, i, i + 1, 1),
                             last + 1, line);
-        part[i] = compose_reduce(im, KERN_REDUCE_MAX,
+        part[i] = compose_reduce(im, max ? KERN_REDUCE_MAX : KERN_REDUCE_SUM,
                                  compose_where(im, y, x, none), axis);
     }
-    return to == 1 ? part[0] : compose_concat(im, (int)to, part, axis);
+    y = to == 1 ? part[0] : compose_concat(im, (int)to, part, axis);
+    if (max)
+        return y;
+    wide = compose_cast(im, compose_dtype(im, x), wide);
+    return compose_binary(im, KERN_DIV, y,
+                          compose_reshape(im, wide, last + 1, line));
 }
 
 /* The same of a tensor by name. */
@@ -473,8 +472,7 @@ static int read_output_size(struct onnx_import *im, const struct aten_arg *want,
             to[i] = aten_dim(im, x, 2 + i);
         else
             onnx_fail(im, INFER_EUNSUPPORTED,
-                      "a pool to a size that is "
-                      "computed");
+                      "a pool to a size that is computed");
     return im->rc;
 }
 

@@ -319,6 +319,13 @@ TEST(test_pools_to_a_size)
                 "    z = torch.sub(torch.select(y, 2, 1), torch.select(y, 2, "
                 "0))\n    return torch.add(x, torch.select(z, 1, 0))\n"),
           1, 4);
+    /* Row 1 is infinite, which window 0 does not see. */
+    gives(CLASS(PICTURE
+                "    y = torch.exp(torch.mul(y, 1000))\n"
+                "    p = torch.adaptive_avg_pool2d(y, [3, 4])\n"
+                "    z = torch.sub(torch.select(p, 2, 0), torch.select(y, 2, "
+                "0))\n    return torch.add(x, torch.select(z, 1, 0))\n"),
+          1, 0);
 #undef PICTURE
 #undef ENDS
 }
