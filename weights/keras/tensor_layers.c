@@ -113,6 +113,19 @@ struct constant *keras_flat_kernel(const struct constant *c, int n)
     return transposed;
 }
 
+/* Each axis of the bias is one of y. */
+static int check_bias_axes(struct keras_emit *k, const struct keras_layer *l,
+                           const struct equation *e)
+{
+    const char *axes = json_string(l->config, "bias_axes");
+
+    for (; axes && *axes; axes++)
+        if (!strchr(e->y, *axes))
+            keras_fail(k, INFER_EFORMAT,
+                       "bias axis '%c' is no axis of its output", *axes);
+    return k->status;
+}
+
 /* The bias has the sizes of some axes of y, 1 elsewhere: it broadcasts. */
 static int add_bias(struct keras_emit *k, struct keras_layer *l, int y)
 {
@@ -144,6 +157,8 @@ struct keras_value keras_einsum_dense(struct keras_emit *k,
                           "equation '%s'; sums over the last axes of the input "
                           "are supported",
                           text);
+    if (check_bias_axes(k, l, &e) < 0)
+        return keras_failed(k);
     if (c == NULL)
         return keras_fail(k, INFER_EUNSUPPORTED, "the layer is shared");
     kept = x.rank - summed;

@@ -66,11 +66,12 @@ static void read_edits(const char *line, struct edits *l)
     }
 }
 
-/* The bytes with all edits. */
+/* The bytes with all edits, each of which finds its text. */
 static struct maker edited(const struct edits *l, const unsigned char *data,
                            size_t bytes)
 {
     struct maker m = {0};
+    bool found[EDITS] = {false};
 
     for (size_t at = 0; at < bytes;) {
         const struct edit *e = NULL;
@@ -80,11 +81,15 @@ static struct maker edited(const struct edits *l, const unsigned char *data,
                 memcmp(data + at, l->edit[i].text[0], l->edit[i].bytes[0]) == 0)
                 e = &l->edit[i];
         if (e)
+            found[e - l->edit] = true;
+        if (e)
             maker_bytes(&m, e->text[1], e->bytes[1]);
         else
             maker_bytes(&m, data + at, 1);
         at += e ? e->bytes[0] : 1;
     }
+    for (int i = 0; i < l->n; i++)
+        assert_true(found[i]);
     return m;
 }
 
