@@ -101,8 +101,7 @@ int onnx_import_hardmax(struct onnx_import *im)
     return compose_output(im, 0, at);
 }
 
-/* The one number of a constant, -1 where it is far out of range. */
-/* At most INT32_MAX; -1: no depth. */
+/* The one number of a constant, at most INT32_MAX; -1: no depth. */
 static int64_t depth_of(const struct constant *c)
 {
     const double real = scalar_load(c->dtype, c->data, 0);

@@ -106,35 +106,40 @@ int compose_integer(struct onnx_import *im, enum infer_dtype dtype, int64_t v)
     return add_constant(im, c);
 }
 
-int compose_floats(struct onnx_import *im, int rank, const int64_t *dim,
-                   float **data)
+/* A constant whose elements the caller fills in; *data: NULL on failure. */
+static int unfilled(struct onnx_import *im, enum infer_dtype dtype, int rank,
+                    const int64_t *dim, void **data)
 {
     struct constant *c;
     int value;
 
     *data = NULL;
-    if (onnx_new_constant(im, INFER_F32, rank, dim, &c) < 0)
+    if (onnx_new_constant(im, dtype, rank, dim, &c) < 0)
         return -1;
-    *data = (float *)(void *)c->data;
+    *data = c->data;
     value = add_constant(im, c);
     if (value < 0)
         *data = NULL; /* it is freed */
     return value;
 }
 
+int compose_floats(struct onnx_import *im, int rank, const int64_t *dim,
+                   float **data)
+{
+    void *elements;
+    const int value = unfilled(im, INFER_F32, rank, dim, &elements);
+
+    *data = elements;
+    return value;
+}
+
 int compose_i64(struct onnx_import *im, int rank, const int64_t *dim,
                 int64_t **data)
 {
-    struct constant *c;
-    int value;
+    void *elements;
+    const int value = unfilled(im, INFER_I64, rank, dim, &elements);
 
-    *data = NULL;
-    if (onnx_new_constant(im, INFER_I64, rank, dim, &c) < 0)
-        return -1;
-    *data = (int64_t *)(void *)c->data;
-    value = add_constant(im, c);
-    if (value < 0)
-        *data = NULL; /* it is freed */
+    *data = elements;
     return value;
 }
 
