@@ -174,9 +174,9 @@ static bool same_element(const struct onnx_small *s, int64_t i, double want)
 
     if (s->i)
         return got == want;
-    return got == want ||
-           fabs(got - want) <= 1e-7 * fmax(fabs(got), fabs(want)) ||
-           (isnan(got) && isnan(want));
+    if (!isfinite(got) || !isfinite(want))
+        return got == want || (isnan(got) && isnan(want));
+    return fabs(got - want) <= 1e-7 * fmax(fabs(got), fabs(want));
 }
 
 /* Index of element `from` of a small tensor, dimension by dimension; the

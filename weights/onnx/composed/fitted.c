@@ -350,7 +350,9 @@ static bool fits(const struct onnx_import *im, const double *n, bool integers,
     for (int p = 0; p < im->probes; p++) {
         const double got = f->times * of_size(f, f->term.size[p]);
 
-        if (integers ? got != n[p] : fabs(got - n[p]) > 2e-7 * fabs(n[p]))
+        if (integers || !isfinite(got) || !isfinite(n[p])
+                ? got != n[p]
+                : fabs(got - n[p]) > 2e-7 * fabs(n[p]))
             return false;
     }
     return true;
