@@ -5,8 +5,21 @@
 
 #include "weights/onnx/onnx.h"
 
-/* The size of a free dimension at a probe (inputs.c). */
-int64_t onnx_probe_size(const struct onnx_import *im, int probe, int dimension);
+/* The size of a free dimension at a probe (sizes.c).  Slot 0 is the batch; one
+ * input's dimension d has slot d where no other input has it. */
+int64_t onnx_probe_size(const struct onnx_import *im, int probe, int slot);
+/* The size of a free dimension in an import at fixed sizes. */
+int64_t onnx_fixed_size(const struct onnx_import *im, int slot);
+/* Compares the shapes of a graph's outputs with those of imports at fixed sizes
+ * that were no probe: EUNSUPPORTED where they differ (verify.c). */
+int onnx_verify_sizes(struct onnx_import *settings, struct pb_span name,
+                      const struct graph *g);
+/* EUNSUPPORTED unless the graph of an import that took free sizes of several
+ * inputs for one refuses others (verify.c). */
+int onnx_verify_alike(struct onnx_import *settings, const struct graph *g);
+/* One import with these settings (onnx.c). */
+int onnx_attempt(struct onnx_import *settings, struct pb_span name,
+                 bool *choice, struct graph **out);
 /* Adds the source's inputs that are no constants. */
 int onnx_add_inputs(struct onnx_import *im);
 

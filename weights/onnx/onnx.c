@@ -352,8 +352,8 @@ static int build_graph(struct onnx_import *im, struct pb_span name)
 
 /* One attempt with these settings; *choice tells whether others could fare
  * better: a literal batch of 1 was read as free, or a free size was odd. */
-static int attempt(struct onnx_import *settings, struct pb_span name,
-                   bool *choice, struct graph **out)
+int onnx_attempt(struct onnx_import *settings, struct pb_span name,
+                 bool *choice, struct graph **out)
 {
     struct onnx_import im = *settings;
     int rc;
@@ -362,6 +362,7 @@ static int attempt(struct onnx_import *settings, struct pb_span name,
     rc = build_graph(&im, name);
     *choice = im.freed_batch || (im.odd_sizes && im.free_extent);
     settings->free_extent = im.free_extent;
+    settings->several = im.several;
     if (rc == 0)
         *out = im.g;
     else
@@ -382,7 +383,7 @@ static void explain_open_sizes(struct onnx_import *settings,
 
     settings->err = &other;
     settings->fixed_sizes = true;
-    rc = attempt(settings, name, &choice, &g);
+    rc = onnx_attempt(settings, name, &choice, &g);
     settings->fixed_sizes = false;
     settings->err = err;
     graph_free(g);
@@ -404,35 +405,72 @@ static int import_at_sizes(struct onnx_import *settings, struct pb_span name,
     int rc;
 
     settings->freed_batch = settings->odd_sizes = true;
-    rc = attempt(settings, name, &choice, out);
+    rc = onnx_attempt(settings, name, &choice, out);
     settings->freed_batch = false;
     if (rc < 0 && choice && settings->free_extent && rc != INFER_EMEMORY)
-        rc = attempt(settings, name, &choice, out);
+        rc = onnx_attempt(settings, name, &choice, out);
     settings->odd_sizes = false;
     if (rc < 0 && choice && rc != INFER_EMEMORY &&
         (rc == INFER_EFORMAT || !settings->free_extent))
-        rc = attempt(settings, name, &choice, out);
+        rc = onnx_attempt(settings, name, &choice, out);
+    return rc;
+}
+
+/* The same, with what came of it compared at other sizes. */
+static int import_checked(struct onnx_import *settings, struct pb_span name,
+                          struct graph **out)
+{
+    int rc;
+
+    *out = NULL;
+    rc = import_at_sizes(settings, name, out);
+    if (rc == 0 && settings->free_extent)
+        rc = onnx_verify_sizes(settings, name, *out);
+    if (rc == 0 && settings->alike)
+        rc = onnx_verify_alike(settings, *out);
+    if (rc < 0) {
+        graph_free(*out);
+        *out = NULL;
+    }
     return rc;
 }
 
 /* A network that is refused at large sizes is read at smaller ones; where these
  * do not help, the first refusal stands. */
-int onnx_import_either(struct onnx_import *settings, struct pb_span name,
-                       struct graph **out)
+static int import_large_or_small(struct onnx_import *settings,
+                                 struct pb_span name, struct graph **out)
 {
     struct infer_error first;
-    int rc = import_at_sizes(settings, name, out), again;
+    int rc = import_checked(settings, name, out), again;
 
     if (rc == 0 || rc == INFER_EMEMORY || !settings->free_extent)
         return rc;
     first = *settings->err;
     settings->small_sizes = true;
-    again = import_at_sizes(settings, name, out);
+    again = import_checked(settings, name, out);
     settings->small_sizes = false;
     if (again == 0 || again == INFER_EMEMORY)
         return again;
     *settings->err = first;
-    explain_open_sizes(settings, name);
+    return rc;
+}
+
+/* Several inputs may need to have one size, as the two pictures of a siamese
+ * network, without saying so.  Where the network does not work out with sizes
+ * of their own, they are taken for one. */
+int onnx_import_either(struct onnx_import *settings, struct pb_span name,
+                       struct graph **out)
+{
+    int rc = import_large_or_small(settings, name, out);
+
+    if (rc < 0 && rc != INFER_EMEMORY && settings->free_extent &&
+        settings->several) {
+        settings->alike = true;
+        rc = import_large_or_small(settings, name, out);
+    }
+    if (rc < 0 && rc != INFER_EMEMORY && settings->free_extent)
+        explain_open_sizes(settings, name);
+    settings->alike = false;
     return rc;
 }
 

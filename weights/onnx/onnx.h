@@ -122,6 +122,9 @@ struct onnx_import {
     bool fixed_sizes; /* setting: open dimensions take a size */
     bool odd_sizes;   /* and has odd sizes behind the first probe */
     bool small_sizes; /* and smaller sizes at all probes */
+    bool alike;       /* and those of one axis are one in all inputs */
+    bool several;     /* not so else: more sizes are open than axes */
+    int check; /* 0, or the sizes that fixed_sizes gives (import/sizes.c) */
     struct graph_type (*type)[ONNX_PROBES]; /* by value of the graph */
     unsigned char *fixed; /* the same: computed from constants alone */
     int types_capacity;

@@ -489,14 +489,23 @@ void onnx_model_close(struct onnx_model *m)
 
 /* ---- value infos --------------------------------------------------- */
 
+struct dim {
+    int64_t *size;
+    struct pb_span *symbol;
+};
+
 static int dim_field(void *user, const struct pb_reader *r,
                      const struct pb_field *f, struct infer_error *err)
 {
-    int64_t *dim = user;
+    const struct dim *dim = user;
 
+    if (f->number == 2) {
+        *dim->symbol = f->span;
+        return pb_expect(r, f, PB_BYTES, "a dimension's name", err);
+    }
     if (f->number != 1)
         return 0;
-    *dim = (int64_t)f->value;
+    *dim->size = (int64_t)f->value;
     return pb_expect(r, f, PB_VARINT, "a dimension", err);
 }
 
@@ -504,14 +513,17 @@ static int shape_field(void *user, const struct pb_reader *r,
                        const struct pb_field *f, struct infer_error *err)
 {
     struct onnx_value_info *out = user;
+    struct dim dim;
 
     if (f->number != 1)
         return 0;
     if (out->rank == INFER_MAX_RANK)
         return error_set(err, INFER_EUNSUPPORTED, "more than %d dimensions",
                          INFER_MAX_RANK);
-    out->dim[out->rank] = -1;
-    return pb_each_in(r, f, dim_field, &out->dim[out->rank++], err);
+    dim.size = &out->dim[out->rank];
+    dim.symbol = &out->symbol[out->rank++];
+    *dim.size = -1;
+    return pb_each_in(r, f, dim_field, &dim, err);
 }
 
 static int tensor_type_field(void *user, const struct pb_reader *r,

@@ -210,8 +210,9 @@ struct onnx_value_info {
     struct pb_span name;
     bool is_tensor;
     int64_t elem_type;
-    int rank;                    /* -1: no shape given */
-    int64_t dim[INFER_MAX_RANK]; /* -1: named or unknown */
+    int rank;                              /* -1: no shape given */
+    int64_t dim[INFER_MAX_RANK];           /* -1: named or unknown */
+    struct pb_span symbol[INFER_MAX_RANK]; /* its name, or empty */
 };
 int onnx_value_info_parse(const struct onnx_model *m, struct pb_span span,
                           struct infer_error *err, struct onnx_value_info *out);

@@ -21,35 +21,6 @@ given_shape(const struct onnx_import *im, const char *name, int position)
     return NULL;
 }
 
-/* Sizes of a free dimension at the probes.  Each free dimension gets sizes of
- * its own, so that no two are ever mistaken for one another.  Spatial ones are
- * large and divide well, as some networks need them.  Where the network takes
- * it, the second is above a multiple of 32 by 1, 3, ... and the third below
- * by as much, each dimension by a number of its own: one of them stays odd when
- * it is halved again and again upwards, the other when downwards, so that
- * "twice this tensor" and "as large as that one" are two things at every
- * stride, and what is missing to a multiple tells the dimensions apart.  The
- * binary digits of the last two alternate in several ways, so that multiples of
- * 2, 4, 8, ... of what such strides leave are different numbers.
- * Attention between all pixels is beyond any memory at these sizes; smaller
- * ones are tried after them. */
-int64_t onnx_probe_size(const struct onnx_import *im, int probe, int dimension)
-{
-    const int64_t k = 3 * (int64_t)probe + dimension;
-    const int more = 2 * dimension - 3;
-    static const signed char others[2][INFER_MAX_RANK] = {
-        {0, 11, 21, 19, 13, 25, 7, 29}, {0, -21, -22, -27, -19, -11, -25, -13}};
-    const int add = !im->odd_sizes || probe == 0 ? 0
-                    : probe == 1                 ? more
-                    : probe == 2                 ? -more
-                                                 : others[probe - 3][dimension];
-
-    /* No progression, which rounded sizes of the others may be. */
-    if (dimension == 0)
-        return probe < 3 ? probe + 1 : 8 - probe;
-    return im->small_sizes ? 64 + 32 * k + add : 256 + 64 * k + add;
-}
-
 /* Whether a dimension from number d on is open. */
 static bool has_free(const struct onnx_value_info *info, int d)
 {
@@ -114,7 +85,7 @@ static int check_input(struct onnx_import *im, struct onnx_value_info *info,
 }
 
 static int add_input(struct onnx_import *im, const struct onnx_value_info *info,
-                     const char *name, int v)
+                     const int *slot, const char *name, int v)
 {
     enum infer_dtype dtype = input_dtype(info->elem_type);
     struct graph_type type[ONNX_PROBES];
@@ -125,8 +96,8 @@ static int add_input(struct onnx_import *im, const struct onnx_value_info *info,
         type[p].dtype = dtype;
         type[p].rank = info->rank;
         for (d = 0; d < info->rank; d++)
-            type[p].dim[d] =
-                info->dim[d] < 0 ? onnx_probe_size(im, p, d) : info->dim[d];
+            type[p].dim[d] = info->dim[d] < 0 ? onnx_probe_size(im, p, slot[d])
+                                              : info->dim[d];
     }
     value = graph_add_input(im->g, name, dtype, info->rank, info->dim);
     if (value < 0)
@@ -146,6 +117,7 @@ struct input {
     char *name;
     int value;
     bool given;
+    int slot[INFER_MAX_RANK]; /* of its free dimensions (sizes.c) */
 };
 
 static int list_inputs(struct onnx_import *im, struct input **out, int *n)
@@ -204,6 +176,74 @@ static bool can_free_batch(const struct input *input, int n)
     return n > 0;
 }
 
+/* Whether a free dimension's name says which size it is: some writers put a
+ * mark there that says "unknown". */
+static bool is_named(struct pb_span symbol)
+{
+    return symbol.bytes > 0 && symbol.data[0] != '?' &&
+           !pb_span_is(symbol, "None");
+}
+
+static bool same_span(struct pb_span a, struct pb_span b)
+{
+    return a.bytes == b.bytes && memcmp(a.data, b.data, a.bytes) == 0;
+}
+
+static bool slot_is_used(const struct input *in, int slot)
+{
+    for (int d = 1; d < in->info.rank; d++)
+        if (in->slot[d] == slot)
+            return true;
+    return false;
+}
+
+/* Inputs whose names of dimensions are looked at. */
+#define MAX_NAMED 64
+
+/* The slot that a dimension of the name of input n's dimension d has in an
+ * input before it, or -1.  The same axis comes first: two dimensions of one
+ * input are never taken for one. */
+static int slot_of_name(const struct input *input, int n, int d)
+{
+    const struct pb_span symbol = input[n].info.symbol[d];
+
+    for (int other = 0; other < 2; other++)
+        for (int i = 0; i < n && i < MAX_NAMED; i++)
+            for (int k = 1; k < input[i].info.rank; k++)
+                if ((k == d || other) && input[i].info.dim[k] < 0 &&
+                    same_span(input[i].info.symbol[k], symbol) &&
+                    !slot_is_used(&input[n], input[i].slot[k]))
+                    return input[i].slot[k];
+    return -1;
+}
+
+/* Gives each free dimension behind the batch a slot of its own; dimensions of
+ * one name in several inputs share one. */
+static void give_slots(struct onnx_import *im, struct input *input, int n)
+{
+    bool taken[INFER_MAX_RANK] = {false};
+    int next = INFER_MAX_RANK;
+
+    im->several = false;
+    for (int i = 0; i < n; i++)
+        for (int d = 1; d < input[i].info.rank; d++) {
+            int slot = -1;
+
+            if (input[i].info.dim[d] >= 0)
+                continue;
+            if (!im->alike && is_named(input[i].info.symbol[d]))
+                slot = slot_of_name(input, i, d);
+            if (slot < 0 && (im->alike || !taken[d]))
+                slot = d;
+            else if (slot < 0)
+                slot = next++;
+            if (slot == d)
+                taken[d] = true;
+            input[i].slot[d] = slot;
+            im->several |= slot != d;
+        }
+}
+
 int onnx_add_inputs(struct onnx_import *im)
 {
     struct input *input;
@@ -213,18 +253,21 @@ int onnx_add_inputs(struct onnx_import *im)
     list_inputs(im, &input, &n);
     if (im->freed_batch && (im->rc < 0 || !can_free_batch(input, n)))
         im->freed_batch = false;
+    if (im->rc == 0)
+        give_slots(im, input, n);
     for (i = 0; i < n; i++) {
         if (im->freed_batch)
             input[i].info.dim[0] = -1;
         for (int d = 0; im->fixed_sizes && d < input[i].info.rank; d++)
             if (input[i].info.dim[d] < 0)
-                input[i].info.dim[d] = onnx_probe_size(im, 1, d);
+                input[i].info.dim[d] = onnx_fixed_size(im, input[i].slot[d]);
         free_dims |= has_free(&input[i].info, 0);
         im->free_extent |= has_free(&input[i].info, 1);
     }
     im->probes = free_dims ? ONNX_PROBES : 1;
     for (i = 0; i < n && im->rc == 0; i++)
-        add_input(im, &input[i].info, input[i].name, input[i].value);
+        add_input(im, &input[i].info, input[i].slot, input[i].name,
+                  input[i].value);
     free(input);
     return im->rc;
 }
