@@ -487,6 +487,9 @@ int onnx_keep_maker(struct onnx_import *im);
 /* Imports the nodes that a small value was folded from into the graph: *value,
  * or -1 where that cannot be. */
 int onnx_unfold(struct onnx_import *im, int v, int *value);
+/* True where a small value was folded from the larger or smaller of two numbers
+ * or the like: a formula that holds at the probes may not at other sizes. */
+bool onnx_is_chosen(const struct onnx_import *im, int v);
 /* True where the small tensors are equal at all probes. */
 bool onnx_small_is_fixed(const struct onnx_import *im,
                          const struct onnx_small *const *small);

@@ -247,7 +247,11 @@ int onnx_value_graph(struct onnx_import *im, int value, int *out)
             int expanded;
 
             if (onnx_expand_small(im, v->small, &expanded) < 0 ||
-                (expanded < 0 &&
+                (expanded < 0 && onnx_is_chosen(im, value) &&
+                 onnx_unfold(im, value, &expanded) < 0))
+                return im->rc;
+            v = &im->value[value];
+            if ((expanded < 0 &&
                  onnx_numbers_of_sizes(im, v->small, &expanded) < 0) ||
                 (expanded < 0 && onnx_unfold(im, value, &expanded) < 0))
                 return im->rc;

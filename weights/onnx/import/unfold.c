@@ -155,6 +155,33 @@ static bool is_like(const struct onnx_import *im, int value,
     return true;
 }
 
+/* Nodes that are looked at for one that chooses. */
+#define MAX_LOOKED_AT 256
+
+static bool chooses(const struct onnx_import *im, int v, int *left)
+{
+    static const char *const words[] = {"Clip", "Max", "Min", "Where"};
+    const struct onnx_node *maker = v < 0 ? NULL : im->value[v].maker;
+
+    if (!maker || --*left < 0)
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(maker->op, words[i]) == 0)
+            return true;
+    for (int i = 0; i < maker->n_in; i++)
+        if (maker->in[i].bytes > 0 &&
+            chooses(im, onnx_value_find(im, maker->in[i]), left))
+            return true;
+    return false;
+}
+
+bool onnx_is_chosen(const struct onnx_import *im, int v)
+{
+    int left = MAX_LOOKED_AT;
+
+    return chooses(im, v, &left);
+}
+
 int onnx_unfold(struct onnx_import *im, int v, int *value)
 {
     const struct onnx_node *own = im->node, *maker = im->value[v].maker;

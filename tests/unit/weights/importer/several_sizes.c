@@ -149,6 +149,23 @@ TEST(test_larger)
     graph_free(g);
 }
 
+/* x / max(h, 32), of a height below and above. */
+TEST(test_at_least)
+{
+    struct pb_message m = pictures("x", false), a = EMPTY;
+    struct graph *g;
+
+    graph_ints(&m, "least", 0, NULL, INTS(32));
+    graph_node(&m, "Max", "h least", "most", NULL);
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Cast", "most", "real", &a);
+    graph_node(&m, "Div", "x real", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    must_number(g, 4, 8, 1.0 / 32);
+    must_number(g, 50, 1, 1.0 / 50);
+    graph_free(g);
+}
+
 /* Padded to a square: no tensor has the larger of two sizes. */
 TEST(test_square)
 {
@@ -221,9 +238,13 @@ TEST(test_third_and_half)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_guide),          cmocka_unit_test(test_sum),
-        cmocka_unit_test(test_smaller_input),  cmocka_unit_test(test_larger),
-        cmocka_unit_test(test_square),         cmocka_unit_test(test_infinite),
+        cmocka_unit_test(test_guide),
+        cmocka_unit_test(test_sum),
+        cmocka_unit_test(test_smaller_input),
+        cmocka_unit_test(test_larger),
+        cmocka_unit_test(test_at_least),
+        cmocka_unit_test(test_square),
+        cmocka_unit_test(test_infinite),
         cmocka_unit_test(test_third_and_half),
     };
 
