@@ -14,9 +14,8 @@ static int fail_outputs(struct onnx_import *im)
             continue;
         if (onnx_value_get(im, im->node->out[i], &v) < 0)
             return im->rc;
-        if (im->value[v].state == ONNX_UNKNOWN ||
-            im->value[v].state == ONNX_GRAPH)
-            im->value[v].state = ONNX_FAILED;
+        /* One that was folded, too: its number may be what was refused. */
+        im->value[v].state = ONNX_FAILED;
     }
     return 0;
 }
