@@ -685,3 +685,97 @@ int onnx_fold_node(struct onnx_import *im)
     }
     return onnx_set_small(im, 0, small) < 0 ? im->rc : 1;
 }
+
+/* ---- where an element goes ----------------------------------------- */
+
+/* A small tensor of 0 that is 1 at one element; NULL where it has no such
+ * element. */
+static struct onnx_small *marked(struct onnx_import *im,
+                                 const struct onnx_small *a, int64_t element)
+{
+    struct onnx_small *s = onnx_alloc(&im->scratch, sizeof *s);
+    const size_t n = (size_t)a->count;
+
+    if (!s || element >= a->count)
+        return NULL;
+    *s = *a;
+    s->i = a->i ? onnx_alloc(&im->scratch, (n + 1) * sizeof *s->i) : NULL;
+    s->d = a->i ? NULL : onnx_alloc(&im->scratch, (n + 1) * sizeof *s->d);
+    if (!s->i && !s->d)
+        return NULL;
+    for (int64_t k = 0; k < a->count; k++)
+        if (s->i)
+            s->i[k] = k == element;
+        else
+            s->d[k] = k == element;
+    return s;
+}
+
+/* The one element that is not 0: -1 where all are, -2 where several are. */
+static int find_mark(const struct onnx_small *s)
+{
+    int at = -1;
+
+    for (int64_t k = 0; k < s->count; k++)
+        if (s->i ? s->i[k] != 0 : s->d[k] != 0)
+            at = at == -1 && k < INT32_MAX ? (int)k : -2;
+    return at;
+}
+
+/* Whether the current node moves the elements of input i. */
+static bool moves(const struct onnx_import *im, int i)
+{
+    static const char *const movers[] = {"Cast",     "Flatten",   "Gather",
+                                         "Identity", "Reshape",   "Slice",
+                                         "Squeeze",  "Transpose", "Unsqueeze"};
+
+    if (strcmp(im->node->op, "Concat") == 0)
+        return true;
+    if (strcmp(im->node->op, "Where") == 0)
+        return i > 0;
+    for (size_t k = 0; k < sizeof movers / sizeof movers[0]; k++)
+        if (strcmp(im->node->op, movers[k]) == 0)
+            return i == 0;
+    return false;
+}
+
+int onnx_fold_place(struct onnx_import *im, int from, int64_t element)
+{
+    const int n = im->node->n_in, row = find_fold(im->node->op);
+    const struct onnx_small *const **in;
+    const struct onnx_small **at;
+    struct fold f = {.im = im, .n_in = n};
+    bool known;
+    int place = -2;
+
+    in = onnx_alloc(&im->scratch, (size_t)n * sizeof(*in));
+    at = onnx_alloc(&im->scratch, (size_t)n * sizeof(*at));
+    if (!in || !at) {
+        onnx_no_memory(im);
+        return -2;
+    }
+    if (row < 0 || !moves(im, from) || gather_inputs(im, in, &known) < 0 ||
+        !known)
+        return -2;
+    f.in = at;
+    f.param = folds[row].param;
+    for (f.probe = 0; f.probe < im->probes; f.probe++) {
+        struct onnx_small *s = NULL;
+        int here;
+
+        for (int i = 0; i < n; i++) {
+            at[i] = in[i] ? in[i][f.probe] : NULL;
+            if (at[i] && moves(im, i))
+                at[i] = marked(im, at[i], i == from ? element : -1);
+            if (in[i] && !at[i])
+                return -2;
+        }
+        if (folds[row].fold(&f, &s) <= 0 || s->dtype == INFER_BOOL)
+            return -2;
+        here = find_mark(s);
+        if (f.probe > 0 && here != place)
+            return -2;
+        place = here;
+    }
+    return place;
+}

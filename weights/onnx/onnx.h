@@ -52,6 +52,13 @@ enum onnx_state {
     ONNX_FAILED    /* its node was refused */
 };
 
+/* What one element that is computed from a counted axis tells of it. */
+enum onnx_none {
+    ONNX_NONE_UNKNOWN,
+    ONNX_NONE_ZERO, /* 0 where no entry counts, and only there */
+    ONNX_NONE_TRUE  /* true there, and only there */
+};
+
 /* A tensor by its ONNX name. */
 struct onnx_value {
     struct pb_span name;
@@ -67,9 +74,17 @@ struct onnx_value {
     /* Entries along an axis of which only the first count (counted.c): 1 + the
      * value of the graph that says how many; 0: all do. */
     int count, axis;
+    /* Where `times` is not 0, that value is so many times another: 1 + it. */
+    int64_t times;
+    int base;
     /* Computed from the size of such an axis, of `room` entries at each probe:
-     * the same.  In a shape, `axis` is the entry; else it is -1. */
+     * the same.  `axis` is the element that is the size or, where that is less,
+     * a fixed number; -1 where it is not known what the elements are.
+     * Where `less` is not 0, that element is a fixed number less so many times
+     * the size. */
     int sized;
+    int64_t less;
+    enum onnx_none none;
     int64_t room[ONNX_PROBES];
     /* ONNX_SMALL: the node that it was folded from, or NULL (unfold.c). */
     const struct onnx_node *maker;
@@ -481,6 +496,9 @@ int onnx_value_evaluate(struct onnx_import *im, struct onnx_value *v);
 /* Computes the current node where all it needs is known.  1: done; 0: it must
  * go into the graph; negative: error. */
 int onnx_fold_node(struct onnx_import *im);
+/* Where the current node, which moves elements and was folded, puts an element
+ * of input `from`: -1 nowhere, -2 not known. */
+int onnx_fold_place(struct onnx_import *im, int from, int64_t element);
 /* Keeps the current node, which was folded, where its result depends on free
  * sizes. */
 int onnx_keep_maker(struct onnx_import *im);

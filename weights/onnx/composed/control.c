@@ -103,14 +103,42 @@ static struct pb_span *names(struct onnx_import *im, int n)
 
 /* ---- If ------------------------------------------------------------ */
 
+/* Where no entry counts, the result is that of the branch that is not taken,
+ * which has to be empty. */
+static int empty_of(struct onnx_import *im, int count,
+                    const struct pb_span *empty, int n)
+{
+    for (int i = 0; i < n && im->rc == 0; i++) {
+        const struct onnx_small *const *small;
+        int v;
+
+        if (!onnx_has_output(im, i))
+            continue;
+        v = onnx_value_find(im, im->node->out[i]);
+        if (onnx_named_small(im, empty[i], &small) < 0)
+            return im->rc;
+        if (!small || small[0]->count != 0 || v < 0 || im->value[v].count == 0)
+            return counted_as_data(im, 0);
+        onnx_set_counted(
+            im, i, im->value[v].axis,
+            compose_binary(im, KERN_MUL, im->value[v].count - 1,
+                           compose_binary(im, KERN_MIN, count,
+                                          compose_integer(im, INFER_I64, 1))));
+    }
+    return im->rc;
+}
+
 int onnx_import_if(struct onnx_import *im)
 {
     const struct onnx_graph *branch[2] = {NULL, NULL};
     const int n = im->node->n_out;
     struct pb_span *result[2], condition;
     enum condition known = CONDITION_COMPUTED;
+    const int none = counted_none(im, 0);
 
     onnx_arity(im, 1, 1);
+    if (counted_input_is_sized(im, 0) && none < 0)
+        return counted_as_data(im, 0);
     onnx_body_attr(im, "else_branch", &branch[0]);
     onnx_body_attr(im, "then_branch", &branch[1]);
     result[0] = names(im, n);
@@ -118,12 +146,17 @@ int onnx_import_if(struct onnx_import *im)
     if (im->rc < 0 || read_condition(im, im->node->in[0], &known) < 0)
         return im->rc;
     for (int b = 0; b < 2; b++)
-        if (known == CONDITION_COMPUTED || b == (int)known)
+        if (known == CONDITION_COMPUTED || none >= 0 || b == (int)known)
             onnx_import_body(im, branch[b], NULL, 0, result[b], n);
     if (im->rc < 0 || im->skip)
         return im->rc;
+    if (none >= 0 && known != CONDITION_FALSE)
+        return counted_as_data(im, 0);
+    if (known != CONDITION_COMPUTED && give(im, result[known], n) == 0 &&
+        none >= 0)
+        return empty_of(im, none, result[CONDITION_TRUE], n);
     if (known != CONDITION_COMPUTED)
-        return give(im, result[known], n);
+        return im->rc;
     condition = as_scalar(im, im->node->in[0]);
     for (int i = 0; i < n && im->rc == 0; i++)
         if (onnx_has_output(im, i))
@@ -319,11 +352,19 @@ int onnx_import_loop(struct onnx_import *im)
     struct loop l;
     int64_t t;
 
+    for (int i = 0; i < 2; i++)
+        if (counted_input_is_sized(im, i) &&
+            (i == 1 || counted_size_at(im, i) < 0))
+            return counted_as_data(im, i);
     if (open_loop(im, &l) < 0)
         return im->rc;
     if (l.go == CONDITION_TRUE && l.collected.outputs == 0 && l.most > 0 &&
         onnx_import_region_loop(im, l.body, l.condition, l.most) != 0)
         return im->rc;
+    if (counted_input_is_sized(im, 0)) {
+        free(l.collected.part.item);
+        return counted_as_data(im, 0);
+    }
     for (t = 0; (l.most < 0 || t < l.most) && l.go != CONDITION_FALSE &&
                 im->rc == 0 && !im->skip;
          t++)

@@ -19,6 +19,17 @@ int counted_mixes(struct onnx_import *im);
 int counted_rank(struct onnx_import *im, int i);
 /* Whether input i is a number that is computed from such a size. */
 bool counted_input_is_sized(const struct onnx_import *im, int i);
+/* EUNSUPPORTED: input i is such a number, and is used as data. */
+int counted_as_data(struct onnx_import *im, int i);
+/* The element of input i that is the size itself; -1 where that is not known.
+ */
+int counted_size_at(struct onnx_import *im, int i);
+/* The same of one that is the size or, where that is less, a fixed number; or a
+ * fixed number less so many times the size.  *count: how many there are. */
+int counted_limit_at(struct onnx_import *im, int i, int64_t less, int *count);
+/* How many entries count, where input i is true if none does and only then; -1
+ * where it is something else. */
+int counted_none(const struct onnx_import *im, int i);
 /* Type of an output that was made, at a probe. */
 struct graph_type counted_output(struct onnx_import *im, int i, int probe);
 /* Whether dimension d of output 0 has the size of dimension `axis` of input 0

@@ -14,6 +14,18 @@
 
 typedef int rule_fn(struct onnx_import *im, const struct onnx_op *op);
 
+/* Whether the size in the shape of an Expand is that of the axis. */
+static bool expands_to(struct onnx_import *im, int axis, int count)
+{
+    const int at = counted_size_at(im, 1);
+    struct graph_type shape;
+    int own;
+
+    return at >= 0 && counted_limit_at(im, 1, 0, &own) >= 0 && own == count &&
+           onnx_input_type(im, 1, 0, &shape) == 0 && shape.rank == 1 &&
+           at + counted_output(im, 0, 0).rank - (int)shape.dim[0] == axis;
+}
+
 /* Element by element, with shapes that are aligned at their ends. */
 static int rule_each(struct onnx_import *im, const struct onnx_op *op)
 {
@@ -32,6 +44,8 @@ static int rule_each(struct onnx_import *im, const struct onnx_op *op)
         axis = at;
         count = count < 0 ? p.count : count;
     }
+    if (counted_input_is_sized(im, 1) && !expands_to(im, axis, count))
+        return counted_mixes(im);
     return onnx_set_counted(im, 0, axis, count);
 }
 
@@ -50,7 +64,8 @@ static int rule_rows(struct onnx_import *im, const struct onnx_op *op)
             return counted_mixes(im);
     if (op->import == onnx_import_gemm)
         onnx_int(im, "transA", 0, 1, &flipped);
-    if (flipped || counted_rank(im, 0) < 2)
+    if (flipped || counted_rank(im, 0) < 2 ||
+        (counted_input_is_sized(im, 3) && counted_size_at(im, 3) != 0))
         return counted_mixes(im);
     op->import(im);
     return onnx_set_counted(im, 0, 0, p.count);
@@ -111,11 +126,30 @@ static bool is_joined(struct onnx_import *im, int axis, int end, int d,
     return true;
 }
 
+/* Output 0 has so many times as many entries. */
+static int counted_set_times(struct onnx_import *im, int axis, int count,
+                             int64_t times)
+{
+    const int all = compose_binary(im, KERN_MUL, count,
+                                   compose_integer(im, INFER_I64, times));
+    int v;
+
+    if (onnx_set_counted(im, 0, axis, all) < 0)
+        return im->rc;
+    v = onnx_value_find(im, im->node->out[0]);
+    if (v >= 0) {
+        im->value[v].times = times;
+        im->value[v].base = count + 1;
+    }
+    return im->rc;
+}
+
 /* Another shape: the axis is where as many elements lie before it, and it has
  * the same size, or that of the axis and some behind it together. */
 static int rule_shape(struct onnx_import *im, const struct onnx_op *op)
 {
     const struct counted p = counted_part(im, 0);
+    const bool sized = counted_input_is_sized(im, 1);
     const int rank = counted_rank(im, 0);
     int64_t times = 1;
 
@@ -123,14 +157,14 @@ static int rule_shape(struct onnx_import *im, const struct onnx_op *op)
         return counted_mixes(im);
     op->import(im);
     for (int d = 0; d < counted_output(im, 0, 0).rank; d++)
-        for (int end = p.axis + 1; end <= rank; end++)
-            if (is_joined(im, p.axis, end, d, &times))
-                return onnx_set_counted(
-                    im, 0, d,
-                    times == 1 ? p.count
-                               : compose_binary(
-                                     im, KERN_MUL, p.count,
-                                     compose_integer(im, INFER_I64, times)));
+        for (int end = p.axis + 1; end <= rank; end++) {
+            if (!is_joined(im, p.axis, end, d, &times) ||
+                (sized && (times != 1 || counted_size_at(im, 1) != d)))
+                continue;
+            if (times == 1)
+                return onnx_set_counted(im, 0, d, p.count);
+            return counted_set_times(im, d, p.count, times);
+        }
     return counted_mixes(im);
 }
 
@@ -233,11 +267,17 @@ static int rule_top_k(struct onnx_import *im, const struct onnx_op *op)
     const struct counted p = counted_part(im, 0);
     const int axis = compose_axis(im, compose_input(im, 0), -1);
     bool largest = true;
-    int count = p.count;
+    int count = p.count, k = -1;
 
     onnx_flag(im, "largest", &largest);
     if (im->rc < 0)
         return im->rc;
+    if (counted_input_is_sized(im, 1)) {
+        if (axis != p.axis || counted_limit_at(im, 1, 0, &k) < 0)
+            return counted_mixes(im);
+        if (k != count)
+            count = compose_binary(im, KERN_MIN, count, k);
+    }
     if (axis == p.axis) {
         counted_import_masked(im, op, 0, largest ? -INFINITY : INFINITY);
         count = counted_at_most(
@@ -436,25 +476,15 @@ static int rule_scatter(struct onnx_import *im, const struct onnx_op *op)
     return scatter_rows(im, op->name, axis, index);
 }
 
-/* Whether an axis of input 0 has this many entries at every probe. */
-static bool ends_with(struct onnx_import *im, int axis, int64_t end)
-{
-    for (int p = 0; p < im->probes; p++) {
-        struct graph_type t;
-
-        if (onnx_input_type(im, 0, p, &t) < 0 || t.dim[axis] != end)
-            return false;
-    }
-    return true;
-}
-
 /* From the first entry on, in steps of 1. */
 static int rule_slice(struct onnx_import *im, const struct onnx_op *op)
 {
     int64_t begin[INFER_MAX_RANK], end[INFER_MAX_RANK], axes[INFER_MAX_RANK];
     int64_t step[INFER_MAX_RANK];
     const struct counted p = counted_part(im, 0);
-    int n = 0, m = 0, n_axes = -1, n_steps = -1, count = p.count;
+    int n = 0, m = 0, n_axes = -1, n_steps = -1, count = p.count, own = -1;
+    bool sized = im->opset >= 10 && counted_input_is_sized(im, 2);
+    const int at = sized ? counted_limit_at(im, 2, 0, &own) : -1;
     const int rank = counted_rank(im, 0);
 
     if (im->opset < 10) {
@@ -473,30 +503,61 @@ static int rule_slice(struct onnx_import *im, const struct onnx_op *op)
         if (axis + (axis < 0 ? rank : 0) != p.axis)
             continue;
         if (begin[i] != 0 || end[i] < 0 || (n_steps > i && step[i] != 1) ||
-            counted_input_is_sized(im, 1) ||
-            (counted_input_is_sized(im, 2) && !ends_with(im, p.axis, end[i])))
+            (sized && at != i))
             return counted_mixes(im);
+        if (sized && own != p.count)
+            count = compose_binary(im, KERN_MIN, count, own);
+        sized = false;
         if (end[i] < INT32_MAX)
             count = counted_at_most(im, count, end[i]);
     }
+    if (sized) /* along another axis */
+        return counted_mixes(im);
     op->import(im);
     return onnx_set_counted(im, 0, p.axis, count);
 }
 
-/* Padding by as many entries as are missing from a fixed number: then all of
- * them count. */
+/* Whether element k of a small tensor is 0 at every probe. */
+static bool is_zero(const struct onnx_import *im,
+                    const struct onnx_small *const *small, int k)
+{
+    for (int p = 0; p < im->probes; p++)
+        if (!small[p]->i || k >= small[p]->count || small[p]->i[k] != 0)
+            return false;
+    return true;
+}
+
+/* Padding by as many entries as are missing from a fixed number, behind the
+ * last: then all of them count. */
+static int pad_missing(struct onnx_import *im, const struct onnx_op *op)
+{
+    static const char *const constant[] = {"constant", NULL};
+    const struct counted p = counted_part(im, 0);
+    const int v = onnx_value_find(im, im->node->in[0]);
+    const int64_t times = im->value[v].times;
+    const int base = times > 0 ? im->value[v].base - 1 : p.count;
+    const struct onnx_small *const *pads;
+    const int rank = counted_rank(im, 0);
+    float fill = 0;
+    int own = -1, mode = 0;
+
+    onnx_word(im, "mode", constant, &mode);
+    if (im->rc < 0 || onnx_input_small(im, 1, &pads) < 0)
+        return im->rc;
+    if (!pads || pads[0]->count != 2 * rank || !is_zero(im, pads, p.axis) ||
+        counted_limit_at(im, 1, times > 0 ? times : 1, &own) != rank + p.axis ||
+        own != base || onnx_has_input(im, 3))
+        return counted_mixes(im);
+    onnx_input_float(im, 2, "the value", &fill);
+    return counted_import_masked(im, op, 0, (double)fill);
+}
+
 static int rule_pad(struct onnx_import *im, const struct onnx_op *op)
 {
     const struct counted p = counted_part(im, 0);
-    const int v = im->opset >= 11 && onnx_has_input(im, 1)
-                      ? onnx_value_find(im, im->node->in[1])
-                      : -1;
-    float fill = 0;
 
-    if (v >= 0 && im->value[v].sized) {
-        onnx_input_float(im, 2, "the value", &fill);
-        return counted_import_masked(im, op, 0, (double)fill);
-    }
+    if (im->opset >= 11 && counted_input_is_sized(im, 1))
+        return pad_missing(im, op);
     op->import(im);
     if (im->rc == 0 && !counted_same_size(im, p.axis, p.axis))
         return counted_mixes(im);
@@ -584,8 +645,28 @@ static const struct {
     {onnx_import_loop, NULL},
 };
 
+/* Inputs that may be computed from a size; their rules look at them. */
+static const struct {
+    onnx_op_fn *import;
+    int input;
+} sizes[] = {
+    {onnx_import_expand, 1}, {onnx_import_reshape, 1}, {onnx_import_resize, 3},
+    {onnx_import_top_k, 1},  {onnx_import_slice, 2},   {onnx_import_pad, 1},
+};
+
+static bool takes_size(const struct onnx_op *op, int i)
+{
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
+        if (sizes[k].import == op->import && sizes[k].input == i)
+            return true;
+    return op->import == onnx_import_loop;
+}
+
 int onnx_import_counted(struct onnx_import *im, const struct onnx_op *op)
 {
+    for (int i = 0; i < im->node->n_in; i++)
+        if (counted_input_is_sized(im, i) && !takes_size(op, i))
+            return counted_as_data(im, i);
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].import == op->import)
             return rules[i].rule ? rules[i].rule(im, op) : op->import(im);

@@ -384,16 +384,245 @@ TEST(test_refused)
     must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, "keep them apart");
 }
 
+/* Numbers that are computed from how many there are, of which only the size
+ * itself, the room less it and the lesser of it and a number are known: a node
+ * that folds is refused, too.  "all": 1 number of the size; "n": the same
+ * without dimensions; "table": 6 x 6, the first rows of which count. */
+TEST(test_computed_sizes_refused)
+{
+    static const struct {
+        const char *op, *in, *words;
+    } cases[] = {
+        {"Range", "one n one", "keep them apart"},
+        {"Range", "zero_n twice_n one", "keep them apart"},
+        {"ConstantOfShape", "twice", "keep them apart"},
+        {"ConstantOfShape", "both", "keep them apart"},
+        {"Expand", "n six", "used as data"},
+        {"Expand", "table both", "keep them apart"},
+        {"TopK", "picked half", "keep them apart"},
+        {"TopK", "table all", "keep them apart"},
+        {"Gather", "picked last", "used as data"},
+        {"GatherElements", "picked last", "used as data"},
+        {"Slice", "table start all one1", "keep them apart"},
+        {"Slice", "picked last all", "used as data"},
+        {"Pad", "picked in_front", "keep them apart"},
+        {"Pad", "picked by_count", "keep them apart"},
+        {"Pad", "table other_axis", "keep them apart"},
+        {"Reshape", "table six_all", "keep them apart"},
+        {"Tile", "picked all", "used as data"},
+    };
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct pb_message m = picked(), a = EMPTY;
+
+        graph_output(&m, "y");
+        graph_ints(&m, "start", DIMS(1), INTS(0));
+        graph_ints(&m, "one1", DIMS(1), INTS(1));
+        graph_ints(&m, "two", DIMS(1), INTS(2));
+        graph_ints(&m, "six", DIMS(1), INTS(6));
+        graph_ints(&m, "one", 0, NULL, INTS(1));
+        graph_ints(&m, "zero_n", 0, NULL, INTS(0));
+        graph_node(&m, "Shape", "picked", "all", NULL);
+        graph_node(&m, "Squeeze", "all start", "n", NULL);
+        graph_node(&m, "Mul", "all two", "twice", NULL);
+        graph_node(&m, "Squeeze", "twice start", "twice_n", NULL);
+        graph_node(&m, "Div", "all two", "half", NULL);
+        graph_node(&m, "Sub", "all one1", "last", NULL);
+        graph_node(&m, "Sub", "six all", "missing", NULL);
+        attr_int(&a, "axis", 0);
+        graph_node(&m, "Concat", "all all", "both", &a);
+        a = (struct pb_message)EMPTY;
+        attr_int(&a, "axis", 0);
+        graph_node(&m, "Concat", "six all", "six_all", &a);
+        a = (struct pb_message)EMPTY;
+        attr_int(&a, "axis", 0);
+        graph_node(&m, "Concat", "missing start", "in_front", &a);
+        a = (struct pb_message)EMPTY;
+        attr_int(&a, "axis", 0);
+        graph_node(&m, "Concat", "start all", "by_count", &a);
+        a = (struct pb_message)EMPTY;
+        attr_int(&a, "axis", 0);
+        graph_node(&m, "Concat", "start start start missing", "other_axis", &a);
+        graph_node(&m, "Unsqueeze", "picked one1", "column", NULL);
+        graph_node(&m, "Unsqueeze", "x start", "row", NULL);
+        graph_node(&m, "Mul", "column row", "table", NULL);
+        graph_node(&m, cases[i].op, cases[i].in,
+                   strcmp(cases[i].op, "TopK") == 0 ? "y where" : "y", NULL);
+        must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, cases[i].words);
+    }
+}
+
+static void attr_branch(struct pb_message *n, const char *name,
+                        struct pb_message graph)
+{
+    struct pb_message a = EMPTY;
+
+    pb_text(&a, 1, name);
+    pb_nested(&a, 6, &graph);
+    pb_int(&a, 20, ONNX_ATTR_GRAPH);
+    pb_nested(n, 5, &a);
+}
+
+/* A decision by how many there are. */
+TEST(test_decision_refused)
+{
+    static const char *const ops[] = {"Greater", "Equal"};
+
+    for (size_t k = 0; k < COUNT(ops); k++) {
+        struct pb_message m = picked(), a = EMPTY;
+
+        graph_output(&m, "y");
+        graph_ints(&m, "number", 0, NULL, INTS(k ? 0 : 4));
+        graph_node(&m, "Size", "picked", "n", NULL);
+        graph_node(&m, ops[k], "n number", "many", NULL);
+        for (int i = 0; i < 2; i++) {
+            struct pb_message body = EMPTY;
+
+            graph_output(&body, "z");
+            graph_node(&body, i ? "Neg" : "Identity", "x", "z", NULL);
+            attr_branch(&a, i ? "then_branch" : "else_branch", body);
+        }
+        graph_node(&m, "If", "many", "y", &a);
+        must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, "used as data");
+    }
+}
+
+/* Nothing of nothing, as detectors write it: the joined entries are none where
+ * none was picked, though the other branch has one more. */
+TEST(test_decision_of_none)
+{
+    for (int i = 0; i < 2; i++) {
+        struct pb_message m = picked(), a = EMPTY, then = EMPTY, other = EMPTY;
+        struct result r;
+
+        graph_output(&m, "y");
+        graph_ints(&m, "zero_n", 0, NULL, INTS(0));
+        graph_node(&m, "Shape", "picked", "shape", NULL);
+        attr_int(&a, "keepdims", 0);
+        graph_node(&m, "ReduceProd", "shape", "n", &a);
+        graph_node(&m, "Equal", "n zero_n", "equal", NULL);
+        a = (struct pb_message)EMPTY;
+        attr_int(&a, "to", ONNX_BOOL);
+        graph_node(&m, "Cast", "equal", "empty", &a);
+        graph_floats(&then, "nothing", DIMS(0), NULL);
+        graph_output(&then, "nothing");
+        graph_floats(&other, "nine", DIMS(1), FLOATS(9));
+        a = (struct pb_message)EMPTY;
+        attr_int(&a, "axis", 0);
+        graph_node(&other, "Concat", "picked nine", "more", &a);
+        graph_output(&other, "more");
+        a = (struct pb_message)EMPTY;
+        attr_branch(&a, "then_branch", then);
+        attr_branch(&a, "else_branch", other);
+        graph_node(&m, "If", "empty", "y", &a);
+        r = run(&m, 13, i ? none : some, true);
+        assert_int_equal(r.count, i ? 0 : 4);
+        assert_floats(
+            &r, i ? FLOATS(0, 0, 0, 0, 0, 0, 0) : FLOATS(5, 2, 7, 9, 0, 0, 0),
+            N + 1);
+    }
+}
+
+/* Padding of a flat table, of 2 elements a row, by whole rows. */
+TEST(test_padded_rows)
+{
+    for (int i = 0; i < 2; i++) {
+        struct pb_message m = picked(), a = EMPTY;
+        struct result r;
+
+        graph_output(&m, "y");
+        graph_ints(&m, "seven", DIMS(1), INTS(7));
+        graph_ints(&m, "times", DIMS(1), INTS(i ? 3 : 2));
+        graph_ints(&m, "start", DIMS(1), INTS(0));
+        graph_ints(&m, "one1", DIMS(1), INTS(1));
+        graph_ints(&m, "line", DIMS(1), INTS(-1));
+        graph_floats(&m, "pair", DIMS(1, 2), FLOATS(1, 10));
+        graph_node(&m, "Shape", "picked", "shape", NULL);
+        graph_node(&m, "Sub", "seven shape", "absent", NULL);
+        graph_node(&m, "Mul", "absent times", "missing", NULL);
+        attr_int(&a, "axis", 0);
+        graph_node(&m, "Concat", "start missing", "pads", &a);
+        graph_node(&m, "Unsqueeze", "picked one1", "column", NULL);
+        graph_node(&m, "Mul", "column pair", "table", NULL);
+        graph_node(&m, "Reshape", "table line", "flat", NULL);
+        graph_node(&m, "Pad", "flat pads", "y", NULL);
+        if (i) {
+            must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED,
+                        "keep them apart");
+            continue;
+        }
+        r = run(&m, 13, some, false);
+        assert_floats(&r, FLOATS(5, 50, 2, 20, 7, 70, 0, 0, 0, 0, 0, 0, 0, 0),
+                      14);
+    }
+}
+
+/* Which axis of a square has the entries is known by the shape's element: the
+ * sum of each column of ones is how many there are. */
+TEST(test_filled_square)
+{
+    for (int i = 0; i < 2; i++) {
+        struct pb_message m = picked(), a = EMPTY;
+        struct result r;
+
+        graph_output(&m, "y");
+        graph_ints(&m, "six", DIMS(1), INTS(6));
+        graph_ints(&m, "axis", DIMS(1), INTS(i));
+        graph_floats(&m, "one", 0, NULL, FLOATS(1));
+        graph_node(&m, "Shape", "picked", "shape", NULL);
+        attr_int(&a, "axis", 0);
+        graph_node(&m, "Concat", i ? "six shape" : "shape six", "square", &a);
+        a = (struct pb_message)EMPTY;
+        attr_int(&a, "keepdims", 0);
+        graph_node(&m, "Expand", "one square", "ones", NULL);
+        graph_node(&m, "ReduceSum", "ones axis", "y", &a);
+        r = run(&m, 13, some, false);
+        assert_floats(&r, FLOATS(3, 3, 3, 3, 3, 3), N);
+    }
+}
+
+/* The largest two, or all where there are less. */
+TEST(test_top_of_less)
+{
+    static const float one[N] = {-1, -2, 3, -4, -5, -6};
+
+    for (int i = 0; i < 2; i++) {
+        struct pb_message m = picked();
+        struct result r;
+
+        graph_output(&m, "y");
+        graph_ints(&m, "two", DIMS(1), INTS(2));
+        graph_node(&m, "Shape", "picked", "all", NULL);
+        graph_node(&m, "Min", "all two", "k", NULL);
+        graph_node(&m, "TopK", "picked k", "y where", NULL);
+        r = run(&m, 13, i ? one : some, true);
+        assert_int_equal(r.count, i ? 1 : 2);
+        assert_floats(&r, i ? FLOATS(3, 0) : FLOATS(7, 5), 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_non_zero),      cmocka_unit_test(test_picked),
-        cmocka_unit_test(test_reductions),    cmocka_unit_test(test_top_k),
-        cmocka_unit_test(test_top_k_indices), cmocka_unit_test(test_filled),
-        cmocka_unit_test(test_slice),         cmocka_unit_test(test_joined),
-        cmocka_unit_test(test_scatter),       cmocka_unit_test(test_padded),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_unique),
+        cmocka_unit_test(test_non_zero),
+        cmocka_unit_test(test_picked),
+        cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_top_k),
+        cmocka_unit_test(test_top_k_indices),
+        cmocka_unit_test(test_filled),
+        cmocka_unit_test(test_slice),
+        cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_padded),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_unique),
         cmocka_unit_test(test_unique_rows),
+        cmocka_unit_test(test_computed_sizes_refused),
+        cmocka_unit_test(test_decision_refused),
+        cmocka_unit_test(test_decision_of_none),
+        cmocka_unit_test(test_padded_rows),
+        cmocka_unit_test(test_filled_square),
+        cmocka_unit_test(test_top_of_less),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
