@@ -292,6 +292,15 @@ TEST(test_masks)
                   "    n = torch.sub(torch.size(y, 0), 1)\n"
                   "    return torch.slice(y, 0, 0, n)\n"),
             "ends depends on the batch");
+    refused(
+        CLASS("    r = torch.select(x, 0, 0)\n"
+              "    n = torch.size(torch.index(r, " INDEX_OF(
+                  "torch.gt(r, 0)") "), 0)\n"
+                                    "    y = torch.reshape(r, [1, 1, 4, 1])\n"
+                                    "    z = torch.adaptive_avg_pool2d(y, [n, "
+                                    "1])\n"
+                                    "    return torch.mul(x, torch.sum(z))\n"),
+        "a pool to a size that is computed");
 #undef INDEX_OF
 #undef ABOVE
 #undef ROWS
