@@ -147,6 +147,14 @@ static int places_of_mask(struct onnx_import *im, struct pb_span mask, int room,
     return rank;
 }
 
+/* Whether an index is a mask: PyTorch takes bytes for one, too. */
+static bool is_mask(struct onnx_import *im, struct pb_span index)
+{
+    const enum infer_dtype type = aten_type_of(im, index);
+
+    return type == INFER_BOOL || type == INFER_U8;
+}
+
 /* The indices that are given: how many, where the first and the last stand. */
 static int list_indices(struct onnx_import *im, struct pb_span *index,
                         int *place)
@@ -160,9 +168,9 @@ static int list_indices(struct onnx_import *im, struct pb_span *index,
 
         if (all[i].bytes > 0) {
             if (aten_need_type(im, all[i], "what an index chooses") == 0 &&
-                aten_type_of(im, all[i]) == INFER_BOOL)
-                wide = places_of_mask(im, all[i], INFER_MAX_RANK - given,
-                                      index + given);
+                is_mask(im, all[i]))
+                wide = places_of_mask(im, aten_cast(im, all[i], INFER_BOOL),
+                                      INFER_MAX_RANK - given, index + given);
             else
                 index[given] = aten_cast(im, all[i], INFER_I64);
             for (int d = 0; d < wide; d++)
@@ -278,9 +286,8 @@ static struct pb_span only_mask(struct onnx_import *im)
     struct pb_span all[INFER_MAX_RANK];
     const int n = aten_tensors(im, "indices", INFER_MAX_RANK, all);
 
-    return im->rc == 0 && n == 1 && all[0].bytes > 0 &&
-                   aten_type_of(im, all[0]) == INFER_BOOL
-               ? all[0]
+    return im->rc == 0 && n == 1 && all[0].bytes > 0 && is_mask(im, all[0])
+               ? aten_cast(im, all[0], INFER_BOOL)
                : aten_no_input();
 }
 

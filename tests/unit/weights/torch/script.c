@@ -301,6 +301,17 @@ TEST(test_masks)
                                     "1])\n"
                                     "    return torch.mul(x, torch.sum(z))\n"),
         "a pool to a size that is computed");
+    /* Bytes are a mask, too. */
+    gives(CLASS("    y = torch.index(x, " INDEX_OF(
+              "torch.to(torch.gt(x, 0), 0)") ")\n"
+                                             "    return torch.add(x, "
+                                             "torch.sum(y))\n"),
+          1, 10);
+    gives(CLASS("    y = torch.index_put_(x, " INDEX_OF(
+              "torch.to(torch.lt(x, 9), 0)") ", "
+                                             "torch.full([1], 7.))\n    return "
+                                             "x\n"),
+          0, 7);
 #undef INDEX_OF
 #undef ABOVE
 #undef ROWS
