@@ -59,7 +59,27 @@ enum onnx_none {
     ONNX_NONE_TRUE  /* true there, and only there */
 };
 
-/* A tensor by its ONNX name. */
+/* A number, or numbers, computed from the size of an axis of which only the
+ * first entries count (counted.c); of the import's arena. */
+struct onnx_size {
+    int count; /* value of the graph that says how many */
+    /* The element that is the size or, where that is less, a fixed number; -1
+     * where it is not known what the elements are. */
+    int axis;
+    /* Where it is not 0, that element is a fixed number less so many times the
+     * size. */
+    int64_t less;
+    enum onnx_none none;
+    int64_t room[ONNX_PROBES]; /* entries of the axis at each probe */
+};
+
+/* `count` is so many times another value of the graph. */
+struct onnx_times {
+    int64_t times;
+    int base;
+};
+
+/* A tensor by its ONNX name.  A file may have very many. */
 struct onnx_value {
     struct pb_span name;
     enum onnx_state state;
@@ -68,24 +88,14 @@ struct onnx_value {
     const struct onnx_small **small; /* one a probe; NULL until needed */
     struct pb_span tensor;           /* ONNX_LAZY */
     bool is_sparse;                  /* and that is a SparseTensorProto */
-    int large;                       /* source->large() once asked: 1, or -1 */
-    int narrow;                      /* its type in narrow.h, or 0 */
+    signed char large;               /* source->large() once asked: 1, or -1 */
+    short narrow;                    /* its type in narrow.h, or 0 */
     int transposed; /* 1 + the value that holds its transpose; 0: none does */
     /* Entries along an axis of which only the first count (counted.c): 1 + the
      * value of the graph that says how many; 0: all do. */
     int count, axis;
-    /* Where `times` is not 0, that value is so many times another: 1 + it. */
-    int64_t times;
-    int base;
-    /* Computed from the size of such an axis, of `room` entries at each probe:
-     * the same.  `axis` is the element that is the size or, where that is less,
-     * a fixed number; -1 where it is not known what the elements are.
-     * Where `less` is not 0, that element is a fixed number less so many times
-     * the size. */
-    int sized;
-    int64_t less;
-    enum onnx_none none;
-    int64_t room[ONNX_PROBES];
+    const struct onnx_times *multiple; /* of that value; NULL: not known */
+    const struct onnx_size *sized;     /* NULL: not computed from such a size */
     /* ONNX_SMALL: the node that it was folded from, or NULL (unfold.c). */
     const struct onnx_node *maker;
 };
@@ -140,7 +150,9 @@ struct onnx_import {
     bool alike;       /* and those of one axis are one in all inputs */
     bool several;     /* not so else: more sizes are open than axes */
     int check; /* 0, or the sizes that fixed_sizes gives (import/sizes.c) */
-    struct graph_type (*type)[ONNX_PROBES]; /* by value of the graph */
+    /* By value of the graph, of `probes` types each; of rank 0 where a value
+     * has no type yet. */
+    struct graph_type **type;
     unsigned char *fixed; /* the same: computed from constants alone */
     int types_capacity;
     /* Bytes of constants: that the file holds and were read; that were computed

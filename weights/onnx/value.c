@@ -115,9 +115,15 @@ void onnx_values_clear(struct onnx_import *im)
 
 /* ---- types at the probes ------------------------------------------- */
 
+/* What has no type yet; never written. */
+static struct graph_type no_type[ONNX_PROBES];
+
 int onnx_value_type(struct onnx_import *im, int graph_value,
                     const struct graph_type *type)
 {
+    const size_t bytes = sizeof(*type) * (size_t)im->probes;
+    struct graph_type *own;
+
     if (graph_value >= im->types_capacity) {
         int capacity = im->types_capacity ? im->types_capacity : 128;
         void *p;
@@ -128,16 +134,21 @@ int onnx_value_type(struct onnx_import *im, int graph_value,
         if (!p)
             return onnx_no_memory(im);
         im->type = p;
-        /* What has no type yet has rank 0 here. */
-        memset(im->type + im->types_capacity, 0,
-               (size_t)(capacity - im->types_capacity) * sizeof(*im->type));
+        for (int v = im->types_capacity; v < capacity; v++)
+            im->type[v] = no_type;
         p = realloc(im->fixed, (size_t)capacity);
         if (!p)
             return onnx_no_memory(im);
         im->fixed = p;
         im->types_capacity = capacity;
     }
-    memcpy(im->type[graph_value], type, sizeof(*type) * (size_t)im->probes);
+    own = im->type[graph_value];
+    if (own == no_type)
+        own = onnx_alloc(&im->keep, bytes);
+    if (!own)
+        return onnx_no_memory(im);
+    memcpy(own, type, bytes);
+    im->type[graph_value] = own;
     im->fixed[graph_value] = onnx_computes_constant(im, graph_value);
     return 0;
 }

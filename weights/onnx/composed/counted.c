@@ -57,7 +57,7 @@ int onnx_set_counted(struct onnx_import *im, int output, int axis, int count)
         return im->rc;
     im->value[v].count = count + 1;
     im->value[v].axis = axis;
-    im->value[v].times = 0;
+    im->value[v].multiple = NULL;
     return 0;
 }
 
@@ -105,11 +105,17 @@ static int input_value(const struct onnx_import *im, int i)
     return onnx_has_input(im, i) ? onnx_value_find(im, im->node->in[i]) : -1;
 }
 
-bool counted_input_is_sized(const struct onnx_import *im, int i)
+/* What is known of input i as a size; NULL where it is none. */
+static const struct onnx_size *input_size(const struct onnx_import *im, int i)
 {
     const int v = input_value(im, i);
 
-    return v >= 0 && im->value[v].sized;
+    return v < 0 ? NULL : im->value[v].sized;
+}
+
+bool counted_input_is_sized(const struct onnx_import *im, int i)
+{
+    return input_size(im, i) != NULL;
 }
 
 static bool has_elements(const struct graph_type *t)
@@ -122,7 +128,7 @@ static bool has_elements(const struct graph_type *t)
 
 /* How many entries of the axis the current Shape or Size of a counted tensor
  * gives: false where it gives those of other axes. */
-static bool own_size(struct onnx_import *im, struct onnx_value *own)
+static bool own_size(struct onnx_import *im, struct onnx_size *own)
 {
     const bool size = strcmp(im->node->op, "Size") == 0;
     const struct onnx_attr *start = onnx_attr(im, "start");
@@ -140,7 +146,7 @@ static bool own_size(struct onnx_import *im, struct onnx_value *own)
     to += to < 0 ? t.rank : 0;
     if (!size && (p.axis < from || p.axis >= to))
         return false;
-    own->sized = p.count + 1;
+    own->count = p.count;
     own->axis = size ? (t.rank == 1 ? 0 : -1) : p.axis - (int)from;
     own->none = size ? ONNX_NONE_ZERO : ONNX_NONE_UNKNOWN;
     for (int k = 0; k < im->probes; k++) {
@@ -157,40 +163,38 @@ static bool own_size(struct onnx_import *im, struct onnx_value *own)
 static bool is_room(struct onnx_import *im, int i)
 {
     const struct onnx_small *const *small;
-    const int v = input_value(im, i);
+    const struct onnx_size *s = input_size(im, i);
 
-    if (v < 0 || !im->value[v].sized || im->value[v].axis < 0 ||
-        im->value[v].less != 0 || onnx_input_small(im, i, &small) < 0 || !small)
+    if (!s || s->axis < 0 || s->less != 0 ||
+        onnx_input_small(im, i, &small) < 0 || !small)
         return false;
     for (int p = 0; p < im->probes; p++)
-        if (!small[p]->i || im->value[v].axis >= small[p]->count ||
-            small[p]->i[im->value[v].axis] != im->value[v].room[p])
+        if (!small[p]->i || s->axis >= small[p]->count ||
+            small[p]->i[s->axis] != s->room[p])
             return false;
     return true;
 }
 
 int counted_size_at(struct onnx_import *im, int i)
 {
-    return is_room(im, i) ? im->value[input_value(im, i)].axis : -1;
+    return is_room(im, i) ? input_size(im, i)->axis : -1;
 }
 
 int counted_limit_at(struct onnx_import *im, int i, int64_t less, int *count)
 {
-    const int v = input_value(im, i);
+    const struct onnx_size *s = input_size(im, i);
 
-    if (v < 0 || !im->value[v].sized || im->value[v].less != less)
+    if (!s || s->less != less)
         return -1;
-    *count = im->value[v].sized - 1;
-    return im->value[v].axis;
+    *count = s->count;
+    return s->axis;
 }
 
 int counted_none(const struct onnx_import *im, int i)
 {
-    const int v = input_value(im, i);
+    const struct onnx_size *s = input_size(im, i);
 
-    return v >= 0 && im->value[v].sized && im->value[v].none == ONNX_NONE_TRUE
-               ? im->value[v].sized - 1
-               : -1;
+    return s && s->none == ONNX_NONE_TRUE ? s->count : -1;
 }
 
 int counted_as_data(struct onnx_import *im, int i)
@@ -293,10 +297,10 @@ static bool makes_one(struct onnx_import *im)
     return t.rank == 0 || (t.rank == 1 && t.dim[0] == 1);
 }
 
-/* What the folded node tells of there being no entry: from input i, of a value
- * as `v`. */
+/* What the folded node tells of there being no entry: from input i, a size as
+ * `v`. */
 static enum onnx_none carry_none(struct onnx_import *im, int i,
-                                 const struct onnx_value *v)
+                                 const struct onnx_size *v)
 {
     const char *op = im->node->op;
     const bool zero = v->none == ONNX_NONE_ZERO ||
@@ -321,7 +325,7 @@ static enum onnx_none carry_none(struct onnx_import *im, int i,
 
 /* What the folded node makes of input i, the only one that is sized: `v` has
  * that input's size, and becomes the output's.  False: nothing of it. */
-static bool carry_size(struct onnx_import *im, int i, struct onnx_value *v)
+static bool carry_size(struct onnx_import *im, int i, struct onnx_size *v)
 {
     const char *op = im->node->op;
     const int at = v->axis;
@@ -392,7 +396,7 @@ int onnx_note_sizes(struct onnx_import *im, bool folded)
     static const char *const fills[] = {"Range", "ConstantOfShape", "Expand"};
     const bool of_shape =
         strcmp(im->node->op, "Shape") == 0 || strcmp(im->node->op, "Size") == 0;
-    struct onnx_value own = {.sized = 0};
+    struct onnx_size own = {.count = 0}, *kept;
     bool fill = false;
     int from = -1, sized = 0, v, axis;
 
@@ -415,21 +419,20 @@ int onnx_note_sizes(struct onnx_import *im, bool folded)
         axis = sized == 1 ? filled_axis(im, from) : -1;
         if (axis < 0)
             return counted_mixes(im);
-        return onnx_set_counted(im, 0, axis,
-                                im->value[input_value(im, from)].sized - 1);
+        return onnx_set_counted(im, 0, axis, input_size(im, from)->count);
     }
     if (!of_shape) {
-        own = im->value[input_value(im, from)];
+        own = *input_size(im, from);
         if (sized > 1)
             own.axis = -1;
         if (!carry_size(im, from, &own) || im->rc < 0)
             return im->rc;
     }
-    im->value[v].sized = own.sized;
-    im->value[v].less = own.less;
-    im->value[v].none = own.none;
-    im->value[v].axis = own.axis;
-    memcpy(im->value[v].room, own.room, sizeof own.room);
+    kept = onnx_alloc(&im->keep, sizeof *kept);
+    if (!kept)
+        return onnx_no_memory(im);
+    *kept = own;
+    im->value[v].sized = kept;
     return im->rc;
 }
 

@@ -132,15 +132,17 @@ static int counted_set_times(struct onnx_import *im, int axis, int count,
 {
     const int all = compose_binary(im, KERN_MUL, count,
                                    compose_integer(im, INFER_I64, times));
+    struct onnx_times *multiple = onnx_alloc(&im->keep, sizeof *multiple);
     int v;
 
+    if (!multiple)
+        return onnx_no_memory(im);
+    *multiple = (struct onnx_times){times, count};
     if (onnx_set_counted(im, 0, axis, all) < 0)
         return im->rc;
     v = onnx_value_find(im, im->node->out[0]);
-    if (v >= 0) {
-        im->value[v].times = times;
-        im->value[v].base = count + 1;
-    }
+    if (v >= 0)
+        im->value[v].multiple = multiple;
     return im->rc;
 }
 
@@ -534,8 +536,9 @@ static int pad_missing(struct onnx_import *im, const struct onnx_op *op)
     static const char *const constant[] = {"constant", NULL};
     const struct counted p = counted_part(im, 0);
     const int v = onnx_value_find(im, im->node->in[0]);
-    const int64_t times = im->value[v].times;
-    const int base = times > 0 ? im->value[v].base - 1 : p.count;
+    const struct onnx_times *multiple = im->value[v].multiple;
+    const int64_t times = multiple ? multiple->times : 0;
+    const int base = multiple ? multiple->base : p.count;
     const struct onnx_small *const *pads;
     const int rank = counted_rank(im, 0);
     float fill = 0;

@@ -274,8 +274,8 @@ int onnx_import_region_loop(struct onnx_import *im,
     if (im->rc < 0 || run_all(im, &l, in, t.height, t.width, out) < 0)
         return im->rc;
     count = im->value[onnx_value_find(im, l.input[REGION_MAPS])].count;
-    if (count == 0 && trips >= 0)
-        count = im->value[trips].sized;
+    if (count == 0 && trips >= 0 && im->value[trips].sized)
+        count = im->value[trips].sized->count + 1;
     for (int i = 0; i < im->node->n_out && i < im->node->n_in - 2; i++) {
         if (!onnx_has_output(im, i))
             continue;
