@@ -535,7 +535,7 @@ struct constant *constant_convert(struct constant *c, enum infer_dtype dtype)
     if (c->dtype == dtype)
         return constant_ref(c);
     if (c->unfilled) {
-        unsigned char element[sizeof(c->element)];
+        _Alignas(double) unsigned char element[sizeof(c->element)];
 
         scalar_convert(c->dtype, c->element, dtype, element, 1);
         return constant_new_fill(dtype, c->rank, c->dim, element);

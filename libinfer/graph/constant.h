@@ -72,10 +72,10 @@ struct constant {
     int rank;
     int64_t dim[INFER_MAX_RANK];
     size_t bytes;
-    unsigned char *data;      /* NULL where the bytes are still in the file */
-    bool unfilled;            /* constant_new_fill(): constant_fill() is due */
-    unsigned char element[8]; /* and with what */
-    struct blob *blob;        /* owner of data; NULL: data is malloc()ed */
+    unsigned char *data; /* NULL where the bytes are still in the file */
+    bool unfilled;       /* constant_new_fill(): constant_fill() is due */
+    _Alignas(double) unsigned char element[8]; /* and with what */
+    struct blob *blob; /* owner of data; NULL: data is malloc()ed */
     /* The constant of which constant_reshape() made this view; a reference. */
     struct constant *viewed;
     struct file_source *source;
