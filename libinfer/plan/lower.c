@@ -191,26 +191,39 @@ int lower_layer(const struct lower *l)
                : lower_reshaping(l, &e);
 }
 
+bool lower_is_last(const struct view *v)
+{
+    return v->t.rank > 2 && v->t.stride[v->t.rank - 1] != 1;
+}
+
+int lower_copy_reshaped(const struct lower *l, const struct view *v,
+                        const struct view *to, bool *done)
+{
+    struct view as_v;
+    int rc;
+
+    *done = false;
+    if (!view_reshape(to, v->t.rank, v->t.dim, &as_v))
+        return 0;
+    rc = plan_copy_to(l->plan, l->index, v, &as_v, l->err);
+    *done = rc == 0;
+    return rc;
+}
+
 /* A channels-last tensor of the new dims, filled from v, where v does not have
  * its last dimension innermost and the new dims can be split into v's: channel
  * shuffles then stay channels last. */
 static int reshape_last(const struct lower *l, const struct view *v, int rank,
                         const int64_t *dim, bool *done, struct view *out)
 {
-    struct view fresh, as_v;
     int rc;
 
     *done = false;
-    if (rank < 3 || v->t.rank < 3 || v->t.stride[v->t.rank - 1] == 1)
+    if (rank < 3 || !lower_is_last(v))
         return 0;
     rc = plan_buffer(l->plan, l->index, v->t.dtype, rank, dim, KERN_NHWC,
-                     l->err, &fresh);
-    if (rc < 0 || !view_reshape(&fresh, v->t.rank, v->t.dim, &as_v))
-        return rc;
-    rc = plan_copy_to(l->plan, l->index, v, &as_v, l->err);
-    *done = rc == 0;
-    *out = fresh;
-    return rc;
+                     l->err, out);
+    return rc < 0 ? rc : lower_copy_reshaped(l, v, out, done);
 }
 
 int lower_reshape(const struct lower *l, const struct view *v, int rank,

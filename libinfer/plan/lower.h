@@ -62,6 +62,12 @@ lower_fn lower_integers, lower_scaled, lower_concat_integers;
  * dense copy. */
 int lower_reshape(const struct lower *l, const struct view *v, int rank,
                   const int64_t *dim, struct view *out);
+/* True of an image whose last dimension is not innermost. */
+bool lower_is_last(const struct view *v);
+/* Copies v's elements, in their order, to a tensor of other dims: *done where
+ * strides can express v's dims in it. */
+int lower_copy_reshaped(const struct lower *l, const struct view *v,
+                        const struct view *to, bool *done);
 /* For a mean over each channel's image: if squeeze-and-excitation begins with
  * it and the first tier has a row for that, emits one step for the whole and
  * sets *done. */

@@ -21,18 +21,19 @@ static bool has_place(const struct lower *l)
 static int reshape_into(const struct lower *l, const struct view *x, bool *done)
 {
     struct plan_value *v = &l->plan->value[l->node->out[0]];
-    const bool last = x->t.rank > 2 && x->t.stride[x->t.rank - 1] != 1;
-    struct view dest, as_x;
+    struct view dest;
     int rc = plan_concat_dest(l->plan, l->node->out[0],
-                              last ? KERN_NHWC : KERN_NCHW, l->err, &dest);
+                              lower_is_last(x) ? KERN_NHWC : KERN_NCHW, l->err,
+                              &dest);
 
-    *done = rc == 0 && dest.t.dtype == x->t.dtype &&
-            view_reshape(&dest, x->t.rank, x->t.dim, &as_x);
-    if (!*done)
+    *done = false;
+    if (rc < 0 || dest.t.dtype != x->t.dtype)
+        return rc;
+    rc = lower_copy_reshaped(l, x, &dest, done);
+    if (rc < 0 || !*done)
         return rc;
     v->in_dest = true;
-    rc = plan_copy_to(l->plan, l->index, x, &as_x, l->err);
-    return rc < 0 ? rc : lower_set(l, 0, &dest);
+    return lower_set(l, 0, &dest);
 }
 
 /* Reshape, flatten, squeeze, unsqueeze: the shape rule did the work. */
@@ -44,8 +45,9 @@ int lower_reshaped(const struct lower *l)
     struct view v;
     int rc = 0;
 
-    if (has_place(l) && kern_tensor_count(&x->t) > 0 &&
-        !view_reshape(x, out->rank, out->dim, &v))
+    if (view_reshape(x, out->rank, out->dim, &v))
+        return lower_set(l, 0, &v);
+    if (has_place(l) && kern_tensor_count(&x->t) > 0)
         rc = reshape_into(l, x, &done);
     if (rc < 0 || done)
         return rc;

@@ -10,10 +10,23 @@
 int64_t onnx_probe_size(const struct onnx_import *im, int probe, int slot);
 /* The size of a free dimension in an import at fixed sizes. */
 int64_t onnx_fixed_size(const struct onnx_import *im, int slot);
-/* Compares the shapes of a graph's outputs with those of imports at fixed sizes
- * that were no probe: EUNSUPPORTED where they differ (verify.c). */
+/* The numbers of an import that are the same at all its probes (numbers.c). */
+struct onnx_number;
+struct onnx_numbers {
+    struct onnx_number *item; /* free() */
+    size_t n;
+};
+/* Replaces *out.  EMEMORY, as an error of the import. */
+int onnx_numbers_of(const struct onnx_import *im, struct onnx_numbers *out);
+/* The name of a number that is another in b, or NULL. */
+const char *onnx_numbers_differ(const struct onnx_numbers *a,
+                                const struct onnx_numbers *b);
+
+/* Compares a graph with imports at fixed sizes that were no probe: EUNSUPPORTED
+ * where shapes of outputs differ or numbers of the file (verify.c). */
 int onnx_verify_sizes(struct onnx_import *settings, struct pb_span name,
-                      const struct graph *g);
+                      const struct graph *g,
+                      const struct onnx_numbers *numbers);
 /* EUNSUPPORTED unless the graph of an import that took free sizes of several
  * inputs for one refuses others (verify.c). */
 int onnx_verify_alike(struct onnx_import *settings, const struct graph *g);

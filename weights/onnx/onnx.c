@@ -360,6 +360,8 @@ int onnx_attempt(struct onnx_import *settings, struct pb_span name,
 
     error_clear(im.err);
     rc = build_graph(&im, name);
+    if (rc == 0 && im.numbers)
+        rc = onnx_numbers_of(&im, im.numbers);
     *choice = im.freed_batch || (im.odd_sizes && im.free_extent);
     settings->free_extent = im.free_extent;
     settings->several = im.several;
@@ -420,12 +422,16 @@ static int import_at_sizes(struct onnx_import *settings, struct pb_span name,
 static int import_checked(struct onnx_import *settings, struct pb_span name,
                           struct graph **out)
 {
+    struct onnx_numbers numbers = {NULL, 0};
     int rc;
 
     *out = NULL;
+    settings->numbers = &numbers;
     rc = import_at_sizes(settings, name, out);
+    settings->numbers = NULL;
     if (rc == 0 && settings->free_extent)
-        rc = onnx_verify_sizes(settings, name, *out);
+        rc = onnx_verify_sizes(settings, name, *out, &numbers);
+    free(numbers.item);
     if (rc == 0 && settings->alike)
         rc = onnx_verify_alike(settings, *out);
     if (rc < 0) {

@@ -129,6 +129,8 @@ struct onnx_refusals {
     size_t others; /* nodes of kinds beyond the limit */
 };
 
+struct onnx_numbers;
+
 struct onnx_import {
     const struct onnx_source *source;
     void *context;            /* the source's own */
@@ -150,6 +152,7 @@ struct onnx_import {
     bool alike;       /* and those of one axis are one in all inputs */
     bool several;     /* not so else: more sizes are open than axes */
     int check; /* 0, or the sizes that fixed_sizes gives (import/sizes.c) */
+    struct onnx_numbers *numbers; /* setting: where they are kept, or NULL */
     /* By value of the graph, of `probes` types each; of rank 0 where a value
      * has no type yet. */
     struct graph_type **type;

@@ -14,6 +14,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/move/interleave.h"
 #include "kernels/quant/quant.h"
 
 /* Elements of a piece of the inner loop. */
@@ -150,57 +151,21 @@ static void lines_next(struct lines *l)
 
 /* ---- few bytes side by side ---------------------------------------- */
 
-/* Rows of a block of interleave(), and columns at most. */
-#define BLOCK   32
-#define COLUMNS 8
-
-/* y has rows of `cols` bytes, x columns, sx bytes apart: shuffles of channels,
- * colours. */
-CPU_INLINE void interleave(uint8_t *y, const uint8_t *x, int64_t sx,
-                           int64_t rows, const int cols)
-{
-    int64_t i;
-
-    for (i = 0; i + BLOCK <= rows; i += BLOCK) {
-        uint8_t t[COLUMNS * BLOCK];
-
-        for (int k = 0; k < BLOCK; k++)
-            for (int j = 0; j < cols; j++)
-                t[cols * k + j] = x[j * sx + i + k];
-        memcpy(y + cols * i, t, (size_t)(cols * BLOCK));
-    }
-    for (; i < rows; i++)
-        for (int j = 0; j < cols; j++)
-            y[cols * i + j] = x[j * sx + i];
-}
+CPU_INTERLEAVE(interleave, uint8_t, 32)
 
 CPU_CLONES static void interleave_bytes(uint8_t *y, const uint8_t *x,
                                         int64_t sx, int64_t rows, int64_t cols)
 {
-    switch (cols) {
-    case 2:
-        interleave(y, x, sx, rows, 2);
-        break;
-    case 3:
-        interleave(y, x, sx, rows, 3);
-        break;
-    case 4:
-        interleave(y, x, sx, rows, 4);
-        break;
-    default:
-        interleave(y, x, sx, rows, COLUMNS);
-        break;
-    }
+    interleave(y, x, sx, rows, cols);
 }
 
-/* The dimensions of such rows: *col is innermost in y, *row in x. */
+/* The dimensions of rows of few columns: *col is innermost in y, *row in x. */
 static bool find_rows(const struct kern_tensor *x, const struct kern_tensor *y,
                       int *row, int *col)
 {
     *row = *col = -1;
     for (int d = 0; d < y->rank; d++) {
-        if (y->stride[d] == 1 && (y->dim[d] == 2 || y->dim[d] == 3 ||
-                                  y->dim[d] == 4 || y->dim[d] == COLUMNS))
+        if (y->stride[d] == 1 && interleave_takes(y->dim[d]))
             *col = d;
         if (x->stride[d] == 1 && y->dim[d] >= DENSE)
             *row = d;

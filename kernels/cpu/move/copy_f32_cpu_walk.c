@@ -11,6 +11,7 @@
 #include "config.h"
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/move/interleave.h"
 
 #include <string.h>
 
@@ -73,52 +74,7 @@ CPU_INLINE void tile_full(float *y, int64_t sy, const float *x, int64_t sx)
             y[i * sy + j] = t[j][i];
 }
 
-/* Rows of a block of interleave(), and columns at most. */
-#define BLOCK   16
-#define COLUMNS 8
-
-/* y has few columns side by side, x one after the other: colours of pictures,
- * shuffles of channels.  Blocks of constant size are what the compiler makes
- * shuffles of. */
-CPU_INLINE void interleave(float *y, const float *x, int64_t sx, int64_t rows,
-                           const int cols)
-{
-    int64_t i;
-
-    for (i = 0; i + BLOCK <= rows; i += BLOCK) {
-        float t[COLUMNS * BLOCK];
-
-        for (int k = 0; k < BLOCK; k++)
-            for (int j = 0; j < cols; j++)
-                t[cols * k + j] = x[j * sx + i + k];
-        memcpy(y + cols * i, t, (size_t)(cols * BLOCK) * sizeof *t);
-    }
-    for (; i < rows; i++)
-        for (int j = 0; j < cols; j++)
-            y[cols * i + j] = x[j * sx + i];
-}
-
-/* transpose() of dense rows of these lengths; false for others. */
-CPU_INLINE bool transpose_few(float *y, const float *x, int64_t sx,
-                              int64_t rows, int64_t cols)
-{
-    switch (cols) {
-    case 2:
-        interleave(y, x, sx, rows, 2);
-        return true;
-    case 3:
-        interleave(y, x, sx, rows, 3);
-        return true;
-    case 4:
-        interleave(y, x, sx, rows, 4);
-        return true;
-    case 8:
-        interleave(y, x, sx, rows, 8);
-        return true;
-    default:
-        return false;
-    }
-}
+CPU_INTERLEAVE(interleave, float, 16)
 
 /* Transposes rows x cols elements: y rows of length cols, sy apart. */
 CPU_CLONES static void transpose(float *y, int64_t sy, const float *x,
@@ -126,7 +82,7 @@ CPU_CLONES static void transpose(float *y, int64_t sy, const float *x,
 {
     int64_t i, j, ti, tj;
 
-    if (sy == cols && transpose_few(y, x, sx, rows, cols))
+    if (sy == cols && interleave(y, x, sx, rows, cols))
         return;
     for (i = 0; i < rows; i += TILE)
         for (j = 0; j < cols; j += TILE) {

@@ -19,6 +19,7 @@
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/move/convert.cuh"
 #include "kernels/cuda/move/copy_transpose.cuh"
 #include "kernels/cuda/move/copy_words.cuh"
 #include "kernels/cuda/types.cuh"
@@ -150,32 +151,6 @@ static int find_tile(struct transpose_args *t, const struct copy_args *c,
     for (int d = 0; d < t->rank; d++)
         t->divide[d].init((uint32_t)t->dim[d]);
     return 0;
-}
-
-/* True if all pairs of one side start at multiples of their size. */
-static bool has_pairs(const void *at, size_t size, int64_t side, int rank,
-                      const int64_t *stride)
-{
-    bool even = (uintptr_t)at % (2 * size) == 0 && side % 2 == 0;
-
-    for (int d = 0; even && d < rank; d++)
-        even = stride[d] % 2 == 0;
-    return even;
-}
-
-template <typename In, typename Out>
-static int run(struct transpose_args *t, const struct kern_args *args,
-               struct infer_error *err)
-{
-    const int64_t rows = (t->rows + TILE - 1) / TILE;
-    const dim3 grid(cuda_blocks(t->columns, TILE),
-                    (unsigned)(rows < 65535 ? rows : 65535),
-                    (unsigned)(t->batch < 65535 ? t->batch : 65535));
-
-    t->x_pairs = has_pairs(t->x, sizeof(In), t->x_column, t->rank, t->x_stride);
-    t->y_pairs = has_pairs(t->y, sizeof(Out), t->y_row, t->rank, t->y_stride);
-    return launch_chained(transpose_kernel<In, Out>, grid,
-                          dim3(TILE / 2, TILE_ROWS), 0, args->stream, *t, err);
 }
 
 /* ---- interleave ---------------------------------------------------- */

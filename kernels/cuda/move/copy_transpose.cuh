@@ -11,28 +11,12 @@
 #ifndef KERNELS_CUDA_MOVE_COPY_TRANSPOSE_CUH
 #define KERNELS_CUDA_MOVE_COPY_TRANSPOSE_CUH
 
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/move/convert.cuh"
 #include "kernels/cuda/strided.cuh"
 
 #define TILE      64
 #define TILE_ROWS 8
-
-template <typename A, typename B> struct same_type {
-    static const bool value = false;
-};
-template <typename A> struct same_type<A, A> {
-    static const bool value = true;
-};
-
-/* Reals are converted; of one type they are moved as bits. */
-template <typename Out, typename In>
-static __device__ __forceinline__ Out convert(In v)
-{
-    if constexpr (same_type<In, Out>::value)
-        return v;
-    else
-        return from_float<Out>(to_float(v));
-}
 
 struct transpose_args {
     int64_t rows, columns;   /* innermost of the input, of the output */
@@ -135,6 +119,32 @@ static __global__ void __launch_bounds__(TILE / 2 * TILE_ROWS)
                            (Out *)a.y + to + row * a.y_row, a.rows - row,
                            a.columns - column, tile);
     }
+}
+
+/* True if all pairs of one side start at multiples of their size. */
+static bool has_pairs(const void *at, size_t size, int64_t side, int rank,
+                      const int64_t *stride)
+{
+    bool even = (uintptr_t)at % (2 * size) == 0 && side % 2 == 0;
+
+    for (int d = 0; even && d < rank; d++)
+        even = stride[d] % 2 == 0;
+    return even;
+}
+
+template <typename In, typename Out>
+static int run(struct transpose_args *t, const struct kern_args *args,
+               struct infer_error *err)
+{
+    const int64_t rows = (t->rows + TILE - 1) / TILE;
+    const dim3 grid(cuda_blocks(t->columns, TILE),
+                    (unsigned)(rows < 65535 ? rows : 65535),
+                    (unsigned)(t->batch < 65535 ? t->batch : 65535));
+
+    t->x_pairs = has_pairs(t->x, sizeof(In), t->x_column, t->rank, t->x_stride);
+    t->y_pairs = has_pairs(t->y, sizeof(Out), t->y_row, t->rank, t->y_stride);
+    return launch_chained(transpose_kernel<In, Out>, grid,
+                          dim3(TILE / 2, TILE_ROWS), 0, args->stream, *t, err);
 }
 
 #endif

@@ -419,7 +419,7 @@ def attempt(a, draw, net, runs, form):
                     path, inputs, want):
                 return "not exported", "the file says something else", facts
             if rc != 0:
-                return ("refused" if rc == 2 else "crashed",
+                return ("refused" if rc in (1, 2) else "crashed",
                         said.replace(path, ""), facts)
         rc, said, got = run_infer(a, model, inputs, running)
         if not inputs:

@@ -6,7 +6,7 @@
  * read as a formula of the sizes.  A formula may hold at all that were tried
  * and at no others: so the network is imported again at fixed sizes, where its
  * shapes are computed by the file's own arithmetic, and the shapes of both are
- * compared.
+ * compared, and the numbers that no size changed (numbers.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -92,12 +92,15 @@ static int compare(const struct onnx_import *settings, const struct graph *g,
 }
 
 int onnx_verify_sizes(struct onnx_import *settings, struct pb_span name,
-                      const struct graph *g)
+                      const struct graph *g, const struct onnx_numbers *numbers)
 {
     struct infer_error *err = settings->err, other;
     const struct onnx_import before = *settings;
+    struct onnx_numbers now = {NULL, 0};
+    const char *number;
     int rc = 0;
 
+    settings->numbers = &now;
     settings->fixed_sizes = true;
     settings->freed_batch = false;
     for (int k = 1; k <= SETS && rc == 0; k++) {
@@ -115,7 +118,15 @@ int onnx_verify_sizes(struct onnx_import *settings, struct pb_span name,
         else
             rc = 0; /* the network may not take such sizes */
         graph_free(fixed);
+        number = rc == 0 ? onnx_numbers_differ(numbers, &now) : NULL;
+        if (number)
+            rc = error_set(err, INFER_EUNSUPPORTED,
+                           "'%s' is one number at the free sizes that were "
+                           "tried and another at others; --input-shape "
+                           "fixes them",
+                           number);
     }
+    free(now.item);
     *settings = before;
     return rc;
 }

@@ -166,6 +166,21 @@ TEST(test_at_least)
     graph_free(g);
 }
 
+/* A comparison that has one result at all sizes tried, and a condition of it.
+ */
+TEST(test_below)
+{
+    struct pb_message m = pictures("x", false), a = EMPTY;
+
+    graph_ints(&m, "most", 0, NULL, INTS(32));
+    graph_node(&m, "Less", "h most", "below", NULL);
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Cast", "below", "real", &a);
+    graph_node(&m, "Add", "x real", "y", NULL);
+    must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED,
+                "is one number at the free sizes");
+}
+
 /* Padded to a square: no tensor has the larger of two sizes. */
 TEST(test_square)
 {
@@ -238,13 +253,10 @@ TEST(test_third_and_half)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_guide),
-        cmocka_unit_test(test_sum),
-        cmocka_unit_test(test_smaller_input),
-        cmocka_unit_test(test_larger),
-        cmocka_unit_test(test_at_least),
-        cmocka_unit_test(test_square),
-        cmocka_unit_test(test_infinite),
+        cmocka_unit_test(test_guide),          cmocka_unit_test(test_sum),
+        cmocka_unit_test(test_smaller_input),  cmocka_unit_test(test_larger),
+        cmocka_unit_test(test_at_least),       cmocka_unit_test(test_below),
+        cmocka_unit_test(test_square),         cmocka_unit_test(test_infinite),
         cmocka_unit_test(test_third_and_half),
     };
 
