@@ -91,7 +91,7 @@ struct onnx_value {
     signed char large;               /* source->large() once asked: 1, or -1 */
     short narrow;                    /* its type in narrow.h, or 0 */
     int transposed; /* 1 + the value that holds its transpose; 0: none does */
-    /* Entries along an axis of which only the first count (counted.c): 1 + the
+    /* Entries along an axis of which only the first count (counted/): 1 + the
      * value of the graph that says how many; 0: all do. */
     int count, axis;
     const struct onnx_times *multiple; /* of that value; NULL: not known */
@@ -173,7 +173,7 @@ struct onnx_import {
     int rc;
     struct infer_error *err;
     struct onnx_refusals refused;
-    /* Graphs within the graph (scope.c). */
+    /* Graphs within the graph (import/scope.c). */
     struct onnx_scope *scope; /* the innermost; NULL in the model's graph */
     size_t body_nodes;        /* imported so far */
     unsigned fresh;           /* names made so far */
@@ -279,7 +279,7 @@ int onnx_import_body(struct onnx_import *im, const struct onnx_graph *body,
 const struct onnx_function *onnx_function_find(const struct onnx_import *im);
 int onnx_import_function(struct onnx_import *im, const struct onnx_function *f);
 
-/* ---- tensors of a computed number of entries (counted.c) ----------- */
+/* ---- tensors of a computed number of entries (counted/) ------------ */
 
 /* True where an input of the current node is such a tensor. */
 bool onnx_reads_counted(const struct onnx_import *im);
@@ -499,6 +499,12 @@ int onnx_value_graph(struct onnx_import *im, int value, int *out);
 /* Records the type of a value of the graph at every probe. */
 int onnx_value_type(struct onnx_import *im, int graph_value,
                     const struct graph_type *type);
+/* Reads the constant of a value that is ONNX_LAZY; others stay as they are. */
+int onnx_load_lazy(struct onnx_import *im, struct onnx_value *v);
+/* Sets the constant of a value that is ONNX_SMALL and the same at every
+ * probe; others stay as they are. */
+int onnx_load_small(struct onnx_import *im, struct onnx_value *v);
+void onnx_constant_type(const struct constant *c, struct graph_type *out);
 void onnx_values_clear(struct onnx_import *im);
 /* True for a constant of the graph, and for what it computes from constants. */
 bool onnx_computes_constant(const struct onnx_import *im, int graph_value);

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "weights/onnx/composed/counted.h"
+#include "weights/onnx/counted/counted.h"
 #include "weights/onnx/regions/regions.h"
 
 #define TRIALS 4

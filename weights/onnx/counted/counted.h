@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What counted.c gives to the rules of operators (counted_rules.c), and loops
+/* What counted.c gives to the rules of operators (rules.c), and loops
  * of sizes that are computed. */
 #ifndef WEIGHTS_ONNX_COMPOSED_COUNTED_H
 #define WEIGHTS_ONNX_COMPOSED_COUNTED_H

@@ -11,7 +11,7 @@
 
 #include "kernels/base/scalar.h"
 #include "weights/onnx/composed/compose.h"
-#include "weights/onnx/composed/counted.h"
+#include "weights/onnx/counted/counted.h"
 
 /* ---- conditions ---------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "weights/onnx/composed/counted.h"
+#include "weights/onnx/counted/counted.h"
 
 /* ---- entries stay apart -------------------------------------------- */
 
