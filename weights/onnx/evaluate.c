@@ -3,9 +3,9 @@
  * Constants on demand: a value that the graph computes from constants alone is
  * computed when a node asks for its elements.
  *
- * Such values come from every operator that fold.c has no row for.  They are
- * part of the graph like any other; what no node asks for is left to the pass
- * fold-constants.
+ * Such values come from every operator that has no rule in fold/rules.c.  They
+ * are part of the graph like any other; what no node asks for is left to the
+ * pass fold-constants.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -141,7 +141,7 @@ TEST(test_eye_like)
 
 /* ---- arithmetic ---------------------------------------------------- */
 
-/* Pads that an operator without a row of its own in fold.c computes. */
+/* Pads that an operator without a rule of its own in fold/rules.c computes. */
 TEST(test_constant_of_any_operator)
 {
     struct pb_message m = EMPTY, a = EMPTY, b = EMPTY;
