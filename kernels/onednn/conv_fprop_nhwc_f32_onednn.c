@@ -125,6 +125,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     if (is_vector_product(p))
         return onednn_refuse(why, "leaves products of a vector to the "
                                   "pointwise row");
+    if (vector_conv_spreads(p))
+        return onednn_refuse(why, "leaves groups that share a vector to the "
+                                  "row of any window");
     return onednn_layer_supports(make, p, d, why);
 }
 

@@ -38,6 +38,11 @@ static const struct window_case conv_cases[] = {
     {1, 4, 9, 8, 6, 3, 2, 1, {2, 0, 1, 3}, 1, 1},
     {1, 6, 9, 9, 6, 1, 7, 1, {0, 3, 0, 3}, 1, 1},
     {1, 6, 9, 9, 6, 7, 1, 1, {3, 0, 3, 0}, 1, 1},
+    /* Groups that share a vector, some of which is left; strips of a row. */
+    {1, 20, 5, 61, 20, 3, 3, 1, {1, 1, 1, 1}, 1, 5},
+    {1, 24, 20, 37, 24, 3, 3, 2, {1, 1, 1, 1}, 1, 3},
+    {2, 14, 6, 9, 21, 3, 3, 1, {2, 2, 2, 2}, 2, 7},
+    {1, 30, 4, 30, 12, 5, 3, 1, {2, 1, 2, 1}, 1, 6},
     /* Rows of the result that see nothing but padding. */
     {2, 9, 1, 11, 31, 5, 2, 1, {3, 0, 3, 0}, 2, 1},
     /* LeNet-5, CIFAR ResNet. */

@@ -4,15 +4,16 @@
  * inner loops are those of window.h.
  *
  * Work is divided into bands: some rows of an image's output, of one unit of
- * channels.  The input rows that a band needs are copied, with their padding,
- * into scratch memory that stays in the L2 cache, unless they are read where
- * they lie.  A unit is one of:
+ * channels.  The input that a band needs is copied, with its padding, into
+ * scratch memory that stays in the L2 cache, unless it is read where it lies.
+ * A unit is one of:
  *   dense   a group: each value of a pixel times the vectors of a panel of
  *           outputs.  U is [group][panel][R S C][2 vectors].
- *   spread  two groups or more, as many as fill a vector with their outputs:
- *           vector c of a pixel holds in lane i the channel c of output i's
- *           group, and is multiplied lane by lane (a depthwise layer has one
- *           such vector).  U is [unit][R S C][vector].
+ *   spread  two groups or more, as many as a vector has room for: vector c of a
+ *           pixel holds in lane i the channel c of output i's group, and is
+ *           multiplied lane by lane (a depthwise layer has one such vector).
+ *           U is [unit][R S C][vector].  Each value of the copy is read R S
+ *           times: bands are narrow, so that the copy stays in the L1 cache.
  * A dense band goes through U part by part, each of which stays in the L1
  * cache for all pixels of the band; sums wait in scratch memory.
  *
@@ -36,7 +37,11 @@ enum { X, W, BIAS, RESIDUAL };
 
 /* Pixels of a dense band, and bytes of the copied input of a spread one. */
 #define BAND_PIXELS 96
-#define BAND_BYTES  (64 << 10)
+#define BAND_BYTES  (40 << 10)
+/* Cost of a vector of the copy, of a product and of a vector of weights for
+ * the pixels of a tile, in half cycles. */
+#define SPREAD_COST 3
+#define TILE_PIXELS 12
 /* Rows of U in a part: 24 KiB with AVX-512. */
 #define PART_ROWS 192
 /* Bytes that the scratch memory of a thread may take. */
@@ -55,7 +60,9 @@ struct state {
     int64_t units, unit_in, unit_out, panels, panel;
     int64_t depth; /* rows of U a panel */
     int64_t pixel, pitch;
-    int64_t rows, bands;
+    /* A band is rows x cols of the output's pixels; there are bands x strips
+     * of a unit and image. */
+    int64_t rows, bands, cols, strips;
     int segments;
     struct window_segment *segment;
     int64_t scratch, sums; /* floats */
@@ -76,13 +83,13 @@ static void fill_units(const struct kern_problem *p, struct state *s)
     s->c = p->in[W].dim[1];
     s->k = p->out[0].dim[1] / groups;
     s->outputs = p->out[0].dim[1];
-    s->spread = groups > 1 && s->c <= s->k && s->k < lanes && lanes % s->k == 0;
-    if (s->spread) {
-        const int64_t each = lanes / s->k;
+    const int64_t each = lanes / (s->c > s->k ? s->c : s->k);
 
+    s->spread = groups > 1 && each > 1;
+    if (s->spread) {
         s->units = (groups + each - 1) / each;
         s->unit_in = each * s->c;
-        s->unit_out = lanes;
+        s->unit_out = each * s->k;
         s->panels = 1;
         s->panel = lanes;
         s->pixel = s->c * lanes;
@@ -92,6 +99,47 @@ static void fill_units(const struct kern_problem *p, struct state *s)
         s->unit_out = s->k;
         s->panels = (s->k + s->panel - 1) / s->panel;
         s->pixel = s->c;
+    }
+}
+
+/* Half cycles that rows x cols outputs of a spread unit take per output. */
+static double spread_cost(const struct state *s, int64_t rows, int64_t cols)
+{
+    const struct axis *h = &s->a[0], *w = &s->a[1];
+    const double copied =
+        (double)axis_extent(h, rows) * (double)axis_extent(w, cols);
+    const double tiles = (double)((cols + TILE_PIXELS - 1) / TILE_PIXELS);
+
+    return SPREAD_COST * copied / (double)(rows * cols) +
+           (double)(h->window * w->window) * (1 + tiles / (double)cols);
+}
+
+/* The band of a spread unit that costs least; one output if none fits. */
+static void choose_spread(struct state *s)
+{
+    const struct axis *h = &s->a[0], *w = &s->a[1];
+    double least = 0;
+
+    s->rows = s->cols = 1;
+    for (int64_t n = 1, cols = 0; n <= w->out && cols != 1; n++) {
+        const int64_t before = cols;
+
+        cols = (w->out + n - 1) / n;
+        const int64_t fit = BAND_BYTES / (int64_t)sizeof(float) / s->pixel /
+                            axis_extent(w, cols);
+        const int64_t more = fit - (h->window - 1) * h->dilation - 1;
+
+        if (cols == before || more < 0)
+            continue;
+        int64_t rows = more / h->stride + 1;
+        rows = rows < h->out ? rows : h->out;
+        const double cost = spread_cost(s, rows, cols);
+
+        if (least == 0 || cost < least) {
+            least = cost;
+            s->rows = rows;
+            s->cols = cols;
+        }
     }
 }
 
@@ -105,26 +153,24 @@ static bool fill_bands(struct state *s)
     s->depth = h->window * w->window * s->c;
     s->direct = whole && is_inside(h) && is_inside(w);
     s->rows = BAND_PIXELS / w->out > 1 ? BAND_PIXELS / w->out : 1;
+    s->cols = w->out;
+    if (s->spread)
+        choose_spread(s);
     if (s->direct) {
         s->pitch = h->x_step;
         s->pixel = w->x_step;
-    } else if (!checked_mul((size_t)axis_extent(w, w->out), (size_t)s->pixel,
+    } else if (!checked_mul((size_t)axis_extent(w, s->cols), (size_t)s->pixel,
                             &row) ||
                row > MOST_SCRATCH / sizeof(float)) {
         return false;
     } else {
         s->pitch = (int64_t)row;
     }
-    if (s->spread) {
-        const int64_t fit = BAND_BYTES / (s->pitch * (int64_t)sizeof(float));
-
-        s->rows = (fit - (h->window - 1) * h->dilation - 1) / h->stride + 1;
-        s->rows = s->rows < 1 ? 1 : s->rows;
-    }
     s->rows = s->rows < h->out ? s->rows : h->out;
     s->bands = (h->out + s->rows - 1) / s->rows;
     s->rows = (h->out + s->bands - 1) / s->bands;
-    s->sums = s->rows * w->out * s->panel;
+    s->strips = (w->out + s->cols - 1) / s->cols;
+    s->sums = s->spread ? 0 : s->rows * w->out * s->panel;
     s->scratch = 0;
     if (s->direct)
         return true;
@@ -166,7 +212,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 #ifdef HAVE_ONEDNN
     /* A place in a concatenation: oneDNN's row with a copy behind it is faster
      * for most layers. */
-    if (!kern_tensor_is_dense(&p->out[0], KERN_NHWC))
+    if (!kern_tensor_is_dense(&p->out[0], KERN_NHWC) && !vector_conv_spreads(p))
         return error_set(why, INFER_EUNSUPPORTED, "makes dense results");
 #endif
     if (kern_tensor_count(&p->out[0]) == 0 || kern_tensor_count(&p->in[X]) == 0)
@@ -192,7 +238,7 @@ static void list_segments(struct state *s)
     const bool joined = w->dilation == 1 && (s->spread || s->pixel == s->c);
     const int64_t runs = joined ? 1 : w->window;
     const int64_t length = joined ? w->window * s->c : s->c;
-    const int64_t lanes = s->spread ? s->unit_out : 1;
+    const int64_t lanes = s->spread ? s->panel : 1;
 
     s->segments = 0;
     for (int64_t r = 0; r < h->window; r++)
@@ -206,11 +252,9 @@ static void list_segments(struct state *s)
 
 static void list_lanes(struct state *s)
 {
-    const int64_t lanes = s->unit_out;
-
     for (int64_t c = 0; c < s->c; c++)
-        for (int64_t i = 0; i < lanes; i++)
-            s->lane[c * lanes + i] = (int32_t)(i / s->k * s->c + c);
+        for (int64_t i = 0; i < s->unit_out; i++)
+            s->lane[c * s->panel + i] = (int32_t)(i / s->k * s->c + c);
 }
 
 static void release(struct kern_exec *e)
@@ -238,7 +282,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
           (size_t)(s->c / PART_ROWS + 1);
     s->segment = calloc(all, sizeof *s->segment);
     if (s->spread && s->c * s->k > 1)
-        s->lane = calloc((size_t)(s->c * s->unit_out), sizeof *s->lane);
+        s->lane = calloc((size_t)(s->c * s->panel), sizeof *s->lane);
     e->state = s;
     if (!s->segment || (s->spread && s->c * s->k > 1 && !s->lane) ||
         !checked_mul((size_t)(s->scratch + s->sums) * sizeof(float),
@@ -284,51 +328,55 @@ static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
 /* What a thread works on: a band of a unit, panels [from, to). */
 struct item {
     int64_t image, unit, first, rows; /* output rows */
+    int64_t left, cols;               /* and columns */
     int64_t from, to;
 };
 
-/* Pixels [from, to) of an input row, with what lies outside as zeros. */
-static void copy_row(const struct state *s, const float *x, float *to)
-{
-    const struct axis *w = &s->a[1];
-    const int64_t all = s->pitch / s->pixel;
-    const int64_t lead = w->pad > 0 ? smaller(w->pad, all) : 0;
-    const int64_t skip = w->pad < 0 ? -w->pad : 0;
-    const int64_t there = w->in > skip ? w->in - skip : 0;
-    const int64_t n = smaller(there, all - lead);
+/* Input positions of a band's row: `lead` outside, `n` inside from `first` on,
+ * the others outside. */
+struct span {
+    int64_t lead, first, n, all;
+};
 
-    memset(to, 0, (size_t)(lead * s->pixel) * sizeof *to);
-    memset(to + (lead + n) * s->pixel, 0,
-           (size_t)((all - lead - n) * s->pixel) * sizeof *to);
-    x += skip * w->x_step;
-    to += lead * s->pixel;
-    if (!s->spread && w->x_step == s->pixel) {
-        memcpy(to, x, (size_t)(n * s->pixel) * sizeof *to);
-        return;
-    }
-    for (int64_t i = 0; i < n && !s->spread; i++)
-        memcpy(to + i * s->pixel, x + i * w->x_step,
-               (size_t)s->pixel * sizeof *to);
+static struct span find_span(const struct axis *w, const struct item *i)
+{
+    const int64_t at = i->left * w->stride - w->pad;
+    struct span p = {.all = axis_extent(w, i->cols)};
+
+    p.lead = at < 0 ? smaller(-at, p.all) : 0;
+    p.first = at < 0 ? 0 : at;
+    p.n = w->in > p.first ? smaller(w->in - p.first, p.all - p.lead) : 0;
+    return p;
 }
 
-static void spread_row(const struct state *s, const float *x, int64_t channels,
-                       float *to)
+/* An input row of a band, with what lies outside as zeros. channels: of the
+ * unit. */
+static void copy_row(const struct state *s, const struct span *p,
+                     const float *x, int64_t channels, float *to)
 {
-    const struct axis *w = &s->a[1];
-    const int64_t all = s->pitch / s->pixel;
-    const int64_t lead = w->pad > 0 ? smaller(w->pad, all) : 0;
-    const int64_t skip = w->pad < 0 ? -w->pad : 0;
-    const int64_t there = w->in > skip ? w->in - skip : 0;
-    const struct window_spread row = {.x = x + skip * w->x_step,
-                                      .x_step = w->x_step,
-                                      .pixels = smaller(there, all - lead),
+    const int64_t step = s->a[1].x_step, after = p->all - p->lead - p->n;
+    const struct window_spread row = {.x = x + p->first * step,
+                                      .x_step = step,
+                                      .pixels = p->n,
                                       .channels = channels,
                                       .vectors = (int)s->c,
                                       .lane = s->lane,
-                                      .to = to + lead * s->pixel};
+                                      .to = to + p->lead * s->pixel};
 
-    copy_row(s, x, to); /* the zeros */
-    s->steps->spread(&row);
+    memset(to, 0, (size_t)(p->lead * s->pixel) * sizeof *to);
+    memset(to + (p->lead + p->n) * s->pixel, 0,
+           (size_t)(after * s->pixel) * sizeof *to);
+    if (s->spread) {
+        s->steps->spread(&row);
+        return;
+    }
+    if (step == s->pixel) {
+        memcpy(row.to, row.x, (size_t)(p->n * step) * sizeof *to);
+        return;
+    }
+    for (int64_t i = 0; i < p->n; i++)
+        memcpy(row.to + i * s->pixel, row.x + i * step,
+               (size_t)s->pixel * sizeof *to);
 }
 
 /* The input rows of a band, padding included. */
@@ -339,17 +387,16 @@ static void copy_band(const struct state *s, const struct item *i,
     const int64_t n = axis_extent(h, i->rows),
                   top = i->first * h->stride - h->pad;
     const int64_t from = i->unit * s->unit_in;
-    const int64_t channels = s->spread ? s->outputs / s->k * s->c : s->unit_in;
+    const int64_t all = s->outputs / s->k * s->c;
+    const int64_t channels = smaller(all - from, s->unit_in);
+    const struct span p = find_span(&s->a[1], i);
 
     x += i->image * s->x_image + from;
     for (int64_t r = 0; r < n; r++, to += s->pitch)
         if (top + r < 0 || top + r >= h->in)
-            memset(to, 0, (size_t)s->pitch * sizeof *to);
-        else if (s->spread)
-            spread_row(s, x + (top + r) * h->x_step,
-                       smaller(channels - from, s->unit_in), to);
+            memset(to, 0, (size_t)(p.all * s->pixel) * sizeof *to);
         else
-            copy_row(s, x + (top + r) * h->x_step, to);
+            copy_row(s, &p, x + (top + r) * h->x_step, channels, to);
 }
 
 /* One panel of a band. x: the band's first input row. */
@@ -380,22 +427,23 @@ static void run_panel(const struct state *s, const struct item *i,
         run->first = at == 0;
         run->last = end == s->segments;
         for (int64_t r = 0; r < i->rows; r++) {
-            const int64_t y =
-                i->image * s->y_image + (i->first + r) * h->y_step + first;
+            const int64_t y = i->image * s->y_image +
+                              (i->first + r) * h->y_step + i->left * w->y_step +
+                              first;
 
             run->x = x + r * h->stride * s->pitch;
             run->sums = sums;
             if (!run->first || !run->last)
-                run->sums += r * w->out * s->panel;
+                run->sums += r * i->cols * s->panel;
             run->y = (float *)args->out[0] + y;
             if (s->residual)
-                run->residual = (const float *)args->in[RESIDUAL] +
-                                i->image * s->r_image +
-                                (i->first + r) * h->r_step + first;
+                run->residual =
+                    (const float *)args->in[RESIDUAL] + i->image * s->r_image +
+                    (i->first + r) * h->r_step + i->left * w->r_step + first;
             if (s->spread)
-                s->steps->window_spread(run, w->out);
+                s->steps->window_spread(run, i->cols);
             else
-                s->steps->window(run, w->out);
+                s->steps->window(run, i->cols);
         }
         u += rows * s->panel;
         at = end;
@@ -414,7 +462,7 @@ static void activate(const struct state *s, const struct item *i,
 
     y += i->image * s->y_image + from;
     for (int64_t r = i->first; r < i->first + i->rows; r++)
-        for (int64_t q = 0; q < w->out; q++) {
+        for (int64_t q = i->left; q < i->left + i->cols; q++) {
             float *at = y + r * h->y_step + q * w->y_step;
 
             cpu_act(&e->of.act, at, at, to - from);
@@ -438,12 +486,29 @@ static void run_item(const struct state *s, const struct item *i,
         activate(s, i, e, args->out[0]);
 }
 
+/* Band b of all.  A pixel of several units is read once from memory: where a
+ * unit's weights are few, units follow one another before bands do. */
+static struct item find_item(const struct state *s, int64_t b)
+{
+    const int64_t each = s->bands * s->strips;
+    const int64_t unit = s->spread ? b % s->units : b / each % s->units;
+    const int64_t band = s->spread ? b / s->units % each : b % each;
+    struct item i = {.image = b / each / s->units,
+                     .unit = unit,
+                     .first = band / s->strips * s->rows,
+                     .left = band % s->strips * s->cols};
+
+    i.rows = smaller(s->rows, s->a[0].out - i.first);
+    i.cols = smaller(s->cols, s->a[1].out - i.left);
+    return i;
+}
+
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
     const struct state *s = e->state;
     const struct kern_problem *p = &e->problem;
-    const int64_t bands = s->images * s->units * s->bands;
+    const int64_t bands = s->images * s->units * s->bands * s->strips;
     /* Few bands: each is divided among threads by panels. */
     const int64_t wanted = bands >= 4 * s->threads ? 1 : s->threads;
     const int64_t parts = smaller(wanted, s->panels);
@@ -462,11 +527,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         cpu_share(bands * parts, t, count, &from, &to);
         for (; from < to; from++) {
             const int64_t b = from / parts;
-            struct item i = {.image = b / s->bands / s->units,
-                             .unit = b / s->bands % s->units,
-                             .first = b % s->bands * s->rows};
+            struct item i = find_item(s, b);
 
-            i.rows = smaller(s->rows, s->a[0].out - i.first);
             cpu_share(s->panels, (int)(from % parts), (int)parts, &i.from,
                       &i.to);
             if (!s->direct && copied != b && i.rows > 0)

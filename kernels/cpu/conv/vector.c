@@ -12,6 +12,9 @@
 #include "kernels/problem.h"
 #include "kernels/test_hooks.h"
 
+/* Channels and outputs of a group up to which a vector holds several. */
+#define SPREAD_CHANNELS 8
+
 #ifdef VECTOR_LEVELS
 bool cpu_has_avx512(void)
 {
@@ -75,6 +78,17 @@ int vector_conv_supports(const struct kern_problem *p, struct infer_error *why)
     if (!cpu_act_known(&p->epilogue.act))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this epilogue");
     return 0;
+}
+
+bool vector_conv_spreads(const struct kern_problem *p)
+{
+    enum { X, W };
+    const int64_t groups = p->attr.conv.groups, c = p->in[W].dim[1];
+    const int64_t k = groups > 0 ? p->out[0].dim[1] / groups : 0;
+
+    return cpu_has_avx512() && groups > 1 && c > 1 && c <= SPREAD_CHANNELS &&
+           k > 0 && k <= SPREAD_CHANNELS && p->in[X].rank <= 4 &&
+           vector_conv_supports(p, NULL) == 0;
 }
 
 void vector_epilogue_fill(struct vector_epilogue *e,

@@ -13,6 +13,10 @@ static const int32_t lanes_set[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
 #define LOAD_PART(p, n)     _mm256_maskload_ps(p, FIRST(n))
 #define STORE_PART(p, v, n) _mm256_maskstore_ps(p, FIRST(n), (__m256)(v))
 
+/* The second operand where one is NaN, or both are zeros. */
+#define LARGER(a, b)  _mm256_max_ps((__m256)(a), (__m256)(b))
+#define SMALLER(a, b) _mm256_min_ps((__m256)(a), (__m256)(b))
+
 #define STEPS  vector_steps_avx2
 #define TARGET __attribute__((target("arch=x86-64-v3")))
 #define BYTES  32

@@ -10,6 +10,10 @@
 #define LOAD_PART(p, n)     _mm512_maskz_loadu_ps(FIRST(n), p)
 #define STORE_PART(p, v, n) _mm512_mask_storeu_ps(p, FIRST(n), (__m512)(v))
 
+/* The second operand where one is NaN, or both are zeros. */
+#define LARGER(a, b)  _mm512_max_ps((__m512)(a), (__m512)(b))
+#define SMALLER(a, b) _mm512_min_ps((__m512)(a), (__m512)(b))
+
 #define STEPS  vector_steps_avx512
 #define TARGET __attribute__((target("arch=x86-64-v4")))
 #define BYTES  64

@@ -10,6 +10,8 @@
  *   LOAD_PART(p, n), STORE_PART(p, v, n)
  *            the first n lanes, 0 <= n < LANES, of a vector at p; loads leave 0
  *            in the others
+ *   LARGER(a, b), SMALLER(a, b)
+ *            of each lane; b where one of the two is NaN
  */
 #include "kernels/cpu/conv/vector.h"
 #include "kernels/cpu/cpu.h"
@@ -185,10 +187,8 @@ struct target {
 
 INLINE vec bounded(const struct vector_epilogue *e, vec v)
 {
-    const vec low = splat(e->low), high = splat(e->high);
-
-    v = select_lanes(v < low, low, v);
-    return select_lanes(v > high, high, v);
+    v = (vec)LARGER(splat(e->low), v);
+    return (vec)SMALLER(splat(e->high), v);
 }
 
 INLINE vec activated(const struct vector_epilogue *e, vec v)

@@ -46,7 +46,34 @@ INLINE void window_tile(int rows, int cols, const struct window_run *run,
     }
 }
 
-/* A vector of x times a vector of U, lane by lane. */
+/* The epilogue of one vector of outputs of `rows` pixels. */
+INLINE void spread_finish(int rows, const struct window_run *run, int64_t from,
+                          vec sum[ROWS])
+{
+    const struct vector_epilogue *e = run->epilogue;
+    const vec bias = e->bias ? load_part(e->bias + run->k, run->n) : (vec){0};
+    float *y = run->y + from * run->y_step;
+    int r;
+
+    if (run->n >= LANES && !run->residual && e->bounded) {
+#pragma GCC unroll 12
+        for (r = 0; r < rows; r++)
+            store(y + r * run->y_step, bounded(e, sum[r] + bias));
+        return;
+    }
+    vec kept[ROWS];
+
+#pragma GCC unroll 12
+    for (r = 0; r < rows; r++)
+        kept[r] = sum[r] + bias;
+#pragma GCC unroll 1
+    for (r = 0; r < rows; r++)
+        finish(e, kept[r],
+               run->residual ? run->residual + (from + r) * run->r_step : NULL,
+               y + r * run->y_step, run->n);
+}
+
+/* A vector of x times a vector of U, lane by lane; all segments at once. */
 INLINE void spread_tile(int rows, const struct window_run *run, int64_t from)
 {
     const int64_t step = run->x_step;
@@ -71,9 +98,7 @@ INLINE void spread_tile(int rows, const struct window_run *run, int64_t from)
             u += LANES;
         }
     }
-#pragma GCC unroll 12
-    for (r = 0; r < rows; r++)
-        store(run->sums + (from + r) * LANES, sum[r]);
+    spread_finish(rows, run, from, sum);
 }
 
 #define WINDOW_CASE(n)                                                         \
@@ -166,21 +191,51 @@ TARGET static void window(const struct window_run *run, int64_t pixels)
 TARGET static void window_spread(const struct window_run *run, int64_t pixels)
 {
     window_tiles(0, run, pixels);
-    window_finish(run, pixels, LANES);
+}
+
+/* `count` of the vectors of each pixel, from vector `first` on; whole: a pixel
+ * fills a vector. */
+INLINE void spread_vectors(bool whole, int count, const struct window_spread *s,
+                           int first)
+{
+    const int64_t pixel = (int64_t)s->vectors * LANES;
+    const int32_t *lane = s->lane + (int64_t)first * LANES;
+    float *to = s->to + (int64_t)first * LANES;
+    mask from[4];
+
+#pragma GCC unroll 4
+    for (int c = 0; c < count; c++)
+        from[c] = *(const mask *)(lane + c * LANES);
+    for (int64_t i = 0; i < s->pixels; i++, to += pixel) {
+        const float *x = s->x + i * s->x_step;
+        const vec v = whole ? load(x) : load_part(x, s->channels);
+
+#pragma GCC unroll 4
+        for (int c = 0; c < count; c++)
+            store(to + c * LANES, pick_lanes(v, from[c]));
+    }
+}
+
+INLINE void spread_pixels(bool whole, const struct window_spread *s)
+{
+    int c = 0;
+
+    for (; c + 4 <= s->vectors; c += 4)
+        spread_vectors(whole, 4, s, c);
+    for (; c + 2 <= s->vectors; c += 2)
+        spread_vectors(whole, 2, s, c);
+    for (; c < s->vectors; c++)
+        spread_vectors(whole, 1, s, c);
 }
 
 TARGET static void spread(const struct window_spread *s)
 {
-    float *to = s->to;
-
-    for (int64_t i = 0; i < s->pixels; i++) {
-        const vec v = load_part(s->x + i * s->x_step, s->channels);
-
-        if (!s->lane) {
-            store(to, v);
-            to += LANES;
-        }
-        for (int c = 0; s->lane && c < s->vectors; c++, to += LANES)
-            store(to, pick_lanes(v, *(const mask *)(s->lane + c * LANES)));
-    }
+    if (!s->lane)
+        for (int64_t i = 0; i < s->pixels; i++)
+            store(s->to + i * LANES,
+                  load_part(s->x + i * s->x_step, s->channels));
+    else if (s->channels >= LANES)
+        spread_pixels(true, s);
+    else
+        spread_pixels(false, s);
 }
