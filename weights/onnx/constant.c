@@ -6,6 +6,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
 #include "weights/onnx/onnx.h"
+#include "weights/onnx/small.h"
 
 /* A scalar or list attribute as a constant. */
 static int constant_of_attr(struct onnx_import *im, const struct onnx_attr *a,
@@ -130,6 +131,35 @@ int onnx_import_fill(struct onnx_import *im)
         memcpy(dim, want[0], (size_t)n * sizeof *dim);
     if (onnx_new_fill(im, dtype, n, dim, value ? value->data : NULL, &c) < 0)
         return im->rc;
+    return onnx_set_constant(im, 0, c);
+}
+
+/* Large ranges; small ones are folded. */
+int onnx_import_range(struct onnx_import *im)
+{
+    const struct onnx_small *const *in[3];
+    const struct onnx_small *start, *delta;
+    struct constant *c;
+    int64_t count;
+
+    onnx_arity(im, 3, 3);
+    for (int i = 0; i < 3; i++) {
+        onnx_input_small(im, i, &in[i]);
+        if (im->rc < 0 || !in[i] || !onnx_small_is_fixed(im, in[i]))
+            return onnx_import_glue(im);
+    }
+    start = in[0][0];
+    delta = in[2][0];
+    if (small_range_count(im, start, in[1][0], delta, &count) < 0 ||
+        onnx_new_constant(im, start->dtype, 1, &count, &c) < 0)
+        return im->rc;
+    for (int64_t k = 0; k < count; k++)
+        if (start->i)
+            scalar_store_i64(c->dtype, c->data, k,
+                             small_range_integer(start, delta, k));
+        else
+            scalar_store(c->dtype, c->data, k,
+                         small_range_number(start, delta, k));
     return onnx_set_constant(im, 0, c);
 }
 

@@ -450,13 +450,11 @@ int small_gather(struct onnx_import *im, const struct onnx_small *a,
 
 /* ---- Range --------------------------------------------------------- */
 
-int small_range(struct onnx_import *im, const struct onnx_small *start,
-                const struct onnx_small *limit, const struct onnx_small *delta,
-                struct onnx_small **out)
+int small_range_count(struct onnx_import *im, const struct onnx_small *start,
+                      const struct onnx_small *limit,
+                      const struct onnx_small *delta, int64_t *count)
 {
     double a, b, step, n;
-    int64_t count;
-    int rc;
 
     if (start->count != 1 || limit->count != 1 || delta->count != 1 ||
         start->dtype != limit->dtype || start->dtype != delta->dtype)
@@ -468,19 +466,42 @@ int small_range(struct onnx_import *im, const struct onnx_small *start,
     n = ceil((b - a) / step);
     if (step == 0.0 || isnan(n))
         return onnx_fail(im, INFER_EFORMAT, "delta is 0");
-    if (n > ONNX_MAX_SMALL)
+    *count = n > INT32_MAX ? INT32_MAX : n > 0.0 ? (int64_t)n : 0;
+    return 0;
+}
+
+int64_t small_range_integer(const struct onnx_small *start,
+                            const struct onnx_small *delta, int64_t k)
+{
+    return (int64_t)((uint64_t)start->i[0] +
+                     (uint64_t)k * (uint64_t)delta->i[0]);
+}
+
+double small_range_number(const struct onnx_small *start,
+                          const struct onnx_small *delta, int64_t k)
+{
+    return k ? start->d[0] + (double)k * delta->d[0] : start->d[0];
+}
+
+int small_range(struct onnx_import *im, const struct onnx_small *start,
+                const struct onnx_small *limit, const struct onnx_small *delta,
+                struct onnx_small **out)
+{
+    int64_t count;
+    int rc;
+
+    if (small_range_count(im, start, limit, delta, &count) < 0)
+        return im->rc;
+    if (count > ONNX_MAX_SMALL)
         return 0;
-    count = n > 0.0 ? (int64_t)n : 0;
     rc = onnx_small_new(im, start->dtype, 1, &count, out);
     if (rc <= 0)
         return rc;
-    for (int64_t k = 0; k < count; k++) {
+    for (int64_t k = 0; k < count; k++)
         if (start->i)
-            (*out)->i[k] = (int64_t)((uint64_t)start->i[0] +
-                                     (uint64_t)k * (uint64_t)delta->i[0]);
+            (*out)->i[k] = small_range_integer(start, delta, k);
         else
-            (*out)->d[k] = k ? a + (double)k * step : a;
-    }
+            (*out)->d[k] = small_range_number(start, delta, k);
     to_own_type(*out);
     return 1;
 }

@@ -162,6 +162,41 @@ TEST(test_constant_of_any_operator)
     expect(&m, DIMS(2, 2), 9, FLOATS(0, 0, 0, 0, 1, 0, 2, 3, 0));
 }
 
+/* More elements than are kept as a small tensor. */
+TEST(test_large_range)
+{
+    struct pb_message m = EMPTY, to = EMPTY;
+
+    graph_input(&m, "x", DIMS(2));
+    graph_output(&m, "y");
+    graph_ints(&m, "a", 0, NULL, INTS(5));
+    graph_ints(&m, "b", 0, NULL, INTS(-59996));
+    graph_ints(&m, "c", 0, NULL, INTS(-3));
+    graph_ints(&m, "i", DIMS(2), INTS(0, 20000));
+    graph_node(&m, "Range", "a b c", "r", NULL);
+    graph_node(&m, "Gather", "r i", "g", NULL);
+    attr_int(&to, "to", 1);
+    graph_node(&m, "Cast", "g", "f", &to);
+    graph_node(&m, "Add", "x f", "y", NULL);
+    expect(&m, DIMS(2), 2, FLOATS(5, -59994));
+}
+
+TEST(test_large_range_of_floats)
+{
+    struct pb_message m = EMPTY;
+
+    graph_input(&m, "x", DIMS(2));
+    graph_output(&m, "y");
+    graph_floats(&m, "a", 0, NULL, FLOATS(0.5f));
+    graph_floats(&m, "b", 0, NULL, FLOATS(2500.4f));
+    graph_floats(&m, "c", 0, NULL, FLOATS(0.25f));
+    graph_ints(&m, "i", DIMS(2), INTS(1, 9999));
+    graph_node(&m, "Range", "a b c", "r", NULL);
+    graph_node(&m, "Gather", "r i", "g", NULL);
+    graph_node(&m, "Add", "x g", "y", NULL);
+    expect(&m, DIMS(2), 2, FLOATS(0.75f, 1 + 2500.25f));
+}
+
 /* training_mode 1 on a constant: weights that are standardised. */
 TEST(test_standardised_weights)
 {
@@ -385,6 +420,8 @@ int main(void)
         cmocka_unit_test(test_trilu),
         cmocka_unit_test(test_eye_like),
         cmocka_unit_test(test_constant_of_any_operator),
+        cmocka_unit_test(test_large_range),
+        cmocka_unit_test(test_large_range_of_floats),
         cmocka_unit_test(test_standardised_weights),
         cmocka_unit_test(test_running_statistics),
         cmocka_unit_test(test_lp_norm_of_zeros),

@@ -124,7 +124,11 @@ static int read_sizes(struct onnx_import *im, struct recurrent *r)
     compose_need_rank(im, u, 3, 3);
     if (r->batch_first)
         r->x = compose_swap(im, r->x, 0, 1);
-    r->steps = compose_dim(im, r->x, 0);
+    r->steps = compose_free_dim(im, r->x, 0);
+    if (im->rc == 0 && r->steps < 0)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "the number of steps of a sequence is free; "
+                         "--input-shape fixes it");
     r->hidden = compose_dim(im, u, 2);
     hidden = r->hidden;
     onnx_int(im, "hidden_size", 1, INT32_MAX, &hidden);

@@ -200,6 +200,29 @@ static bool slot_is_used(const struct input *in, int slot)
 /* Inputs whose names of dimensions are looked at. */
 #define MAX_NAMED 64
 
+/* The size that was given for a dimension of this name, or -1. */
+static int64_t given_size(const struct input *input, int n,
+                          struct pb_span symbol)
+{
+    for (int i = 0; i < n; i++)
+        for (int d = 0; input[i].given && d < input[i].info.rank; d++)
+            if (input[i].info.dim[d] >= 0 &&
+                same_span(input[i].info.symbol[d], symbol))
+                return input[i].info.dim[d];
+    return -1;
+}
+
+/* A size that --input-shape gives one input is that of all dimensions of its
+ * name in inputs without a shape of their own. */
+static void share_given_sizes(struct input *input, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int d = 0; !input[i].given && d < input[i].info.rank; d++)
+            if (input[i].info.dim[d] < 0 && is_named(input[i].info.symbol[d]))
+                input[i].info.dim[d] =
+                    given_size(input, n, input[i].info.symbol[d]);
+}
+
 /* The slot that a dimension of the name of input n's dimension d has in an
  * input before it, or -1.  The same axis comes first: two dimensions of one
  * input are never taken for one. */
@@ -253,8 +276,10 @@ int onnx_add_inputs(struct onnx_import *im)
     list_inputs(im, &input, &n);
     if (im->freed_batch && (im->rc < 0 || !can_free_batch(input, n)))
         im->freed_batch = false;
-    if (im->rc == 0)
+    if (im->rc == 0) {
+        share_given_sizes(input, n);
         give_slots(im, input, n);
+    }
     for (i = 0; i < n; i++) {
         if (im->freed_batch)
             input[i].info.dim[0] = -1;

@@ -66,6 +66,39 @@ static int shape_at(const struct graph *g, const int64_t *x, const int64_t *y,
     return rc;
 }
 
+/* A size that is given for one input is that of the same name in another,
+ * unless that has a shape of its own. */
+TEST(test_given_size_by_name)
+{
+    struct weights_input_shape shape[] = {{"g", 4, {2, 1, 5, 7}},
+                                          {"x", 4, {-1, 1, 6, 7}}};
+    struct weights_options options;
+    struct pb_message m = EMPTY;
+
+    weights_options_init(&options);
+    named_input(&m, "x", "h", "w");
+    named_input(&m, "g", "h", "gw");
+    graph_output(&m, "y");
+    graph_node(&m, "Relu", "x", "y", NULL);
+    graph_node(&m, "Relu", "g", "z", NULL);
+    m = model_of(&m, 13);
+    options.input_shape = shape;
+    for (options.input_count = 1; options.input_count < 3;
+         options.input_count++) {
+        const bool own = options.input_count == 2;
+        const int64_t want[4] = {own ? -1 : 2, 1, own ? 6 : 5, own ? 7 : -1};
+        struct infer_error err;
+        struct graph *g;
+
+        assert_int_equal(read_at(NULL, &m, &options, &err, &g), 0);
+        assert_memory_equal(g->value[g->input[0]].dim, want, sizeof want);
+        assert_memory_equal(g->value[g->input[1]].dim, shape[0].dim,
+                            sizeof want);
+        graph_free(g);
+    }
+    pb_free(&m);
+}
+
 /* x is brought to the size of g. */
 TEST(test_guide)
 {
@@ -253,10 +286,15 @@ TEST(test_third_and_half)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_guide),          cmocka_unit_test(test_sum),
-        cmocka_unit_test(test_smaller_input),  cmocka_unit_test(test_larger),
-        cmocka_unit_test(test_at_least),       cmocka_unit_test(test_below),
-        cmocka_unit_test(test_square),         cmocka_unit_test(test_infinite),
+        cmocka_unit_test(test_given_size_by_name),
+        cmocka_unit_test(test_guide),
+        cmocka_unit_test(test_sum),
+        cmocka_unit_test(test_smaller_input),
+        cmocka_unit_test(test_larger),
+        cmocka_unit_test(test_at_least),
+        cmocka_unit_test(test_below),
+        cmocka_unit_test(test_square),
+        cmocka_unit_test(test_infinite),
         cmocka_unit_test(test_third_and_half),
     };
 
