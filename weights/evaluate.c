@@ -67,25 +67,26 @@ static struct graph *gather(const struct graph *g, const unsigned char *node,
 }
 
 /* One result as a constant, NULL where it cannot be read. */
-static struct constant *read_result(struct infer_session *session,
-                                    const char *name)
+static int read_result(struct infer_session *session, const char *name,
+                       struct constant **out, struct infer_error *err)
 {
     struct infer_array array;
     struct constant *c;
 
+    *out = NULL;
     memset(&array, 0, sizeof array);
     if (infer_session_read(session, name, &array, NULL) < 0)
-        return NULL;
+        return 0;
     c = constant_new(array.dtype, array.rank, array.dim);
     if (!c)
-        return NULL;
+        return error_set(err, INFER_EMEMORY, "out of memory");
     array.data = c->data;
     array.bytes = c->bytes;
-    if (infer_session_read(session, name, &array, NULL) < 0) {
+    if (infer_session_read(session, name, &array, NULL) < 0)
         constant_unref(c);
-        return NULL;
-    }
-    return c;
+    else
+        *out = c;
+    return 0;
 }
 
 uint64_t weights_constant_bytes(const struct graph *g)
@@ -130,7 +131,12 @@ int weights_run_constants(struct graph *g, const struct weights_limits *most,
     for (int i = 0; i < n && rc == 0; i++) {
         const struct graph *run = model_graph(model);
 
-        out[i] = read_result(session, run->value[run->output[i]].name);
+        rc =
+            read_result(session, run->value[run->output[i]].name, &out[i], err);
+        for (int j = 0; j < i && rc < 0; j++) {
+            constant_unref(out[j]);
+            out[j] = NULL;
+        }
     }
     infer_session_close(&session);
     infer_model_close(&model);

@@ -190,7 +190,7 @@ static int call_of(const struct keras_model *m, struct keras_reference r)
 /* An array among the arguments of a call. */
 static struct keras_value array_value(struct keras_emit *k, const cJSON *array)
 {
-    struct constant *c = keras_array(json_member(array, "value"), false);
+    struct constant *c = keras_array(k, json_member(array, "value"), false);
     const int rank = c ? c->rank : 0;
 
     if (c == NULL)

@@ -263,8 +263,9 @@ struct keras_value keras_pair_node(struct keras_emit *k, const char *role,
                                    const struct keras_value *pair,
                                    enum kern_binary_kind kind);
 /* Nested lists of numbers as a constant, in F32, or in I64 where `integers`;
- * NULL where they are none. */
-struct constant *keras_array(const cJSON *value, bool integers);
+ * NULL where they are none, or where there is no memory (then k has failed). */
+struct constant *keras_array(struct keras_emit *k, const cJSON *value,
+                             bool integers);
 /* Bits of Keras' axes of config "axis": a number, a list, or all. */
 uint32_t keras_reduced_axes(struct keras_emit *k, const cJSON *config,
                             int rank);

@@ -275,8 +275,9 @@ static void store_numbers(const cJSON *c, struct constant *out, int64_t *at)
         store_numbers(e, out, at);
 }
 
-/* NULL where the item is no numbers at all. */
-static struct constant *numbers(const cJSON *c)
+/* NULL where the item is no numbers at all, or where there is no memory (then k
+ * has failed). */
+static struct constant *numbers(struct keras_emit *k, const cJSON *c)
 {
     const int64_t n = count_numbers(c);
     int64_t at = 0;
@@ -286,6 +287,8 @@ static struct constant *numbers(const cJSON *c)
     struct constant *out = constant_new(INFER_F32, 1, &n);
     if (out != NULL)
         store_numbers(c, out, &at);
+    else
+        keras_fail(k, INFER_EMEMORY, "no memory for its numbers");
     return out;
 }
 
@@ -349,12 +352,15 @@ struct keras_value keras_rescaling(struct keras_emit *k, struct keras_layer *l,
                                    const struct keras_value *in, int n)
 {
     const cJSON *offset_item = json_member(l->config, "offset");
-    struct constant *scale = numbers(json_member(l->config, "scale"));
-    struct constant *offset = numbers(offset_item);
+    struct constant *scale = numbers(k, json_member(l->config, "scale"));
+    struct constant *offset = numbers(k, offset_item);
 
     (void)n;
-    if (offset == NULL && (offset_item == NULL || cJSON_IsNull(offset_item)))
+    if (offset == NULL && (offset_item == NULL || cJSON_IsNull(offset_item))) {
         offset = keras_filled(1, 0);
+        if (offset == NULL)
+            keras_fail(k, INFER_EMEMORY, "no memory for its offset");
+    }
     if (scale == NULL || offset == NULL) {
         constant_unref(scale);
         constant_unref(offset);
@@ -385,16 +391,22 @@ int keras_normalization_variables(struct keras_emit *k, struct keras_layer *l)
     return k->status;
 }
 
-static struct constant *own_or_stored(const struct keras_layer *l,
+static struct constant *own_or_stored(struct keras_emit *k,
+                                      const struct keras_layer *l,
                                       const char *name)
 {
     const int i = keras_variable(l, name);
 
     if (i < 0)
-        return numbers(json_member(l->config, name));
+        return numbers(k, json_member(l->config, name));
     struct constant *c = l->variable[i].data;
     const int64_t n = c ? constant_count(c) : 0;
-    return n ? constant_reshape(c, 1, &n) : NULL;
+    if (n == 0)
+        return NULL;
+    c = constant_reshape(c, 1, &n);
+    if (c == NULL)
+        keras_fail(k, INFER_EMEMORY, "no memory for its %s", name);
+    return c;
 }
 
 /* y = (x - mean) / max(sqrt(variance), 1e-7), or the inverse of that. */
@@ -404,8 +416,8 @@ struct keras_value keras_normalization(struct keras_emit *k,
 {
     const bool invert = keras_bool(k, l->config, "invert", false);
     const cJSON *axis = json_member(l->config, "axis");
-    struct constant *mean = own_or_stored(l, "mean");
-    struct constant *variance = own_or_stored(l, "variance");
+    struct constant *mean = own_or_stored(k, l, "mean");
+    struct constant *variance = own_or_stored(k, l, "variance");
 
     (void)n;
     if (k->status == 0 && axis != NULL && !cJSON_IsNull(axis) &&

@@ -112,7 +112,8 @@ static bool read_entries(const cJSON *c, struct array *x, int depth)
     return n == x->dim[depth];
 }
 
-struct constant *keras_array(const cJSON *value, bool integers)
+struct constant *keras_array(struct keras_emit *k, const cJSON *value,
+                             bool integers)
 {
     struct array x = {.rank = 0};
 
@@ -125,7 +126,11 @@ struct constant *keras_array(const cJSON *value, bool integers)
         return NULL;
     x.to = constant_new(integers ? INFER_I64 : INFER_F32, x.rank, x.dim);
     x.n = 0;
-    if (x.to && !read_entries(value, &x, 0)) {
+    if (x.to == NULL) {
+        keras_fail(k, INFER_EMEMORY, "no memory for an array");
+        return NULL;
+    }
+    if (!read_entries(value, &x, 0)) {
         constant_unref(x.to);
         return NULL;
     }
@@ -134,14 +139,15 @@ struct constant *keras_array(const cJSON *value, bool integers)
 
 /* Indices into `size` entries: a number, a list or an array; NULL where they
  * are none. */
-static struct constant *read_indices(const cJSON *c, int64_t size)
+static struct constant *read_indices(struct keras_emit *k, const cJSON *c,
+                                     int64_t size)
 {
     struct constant *out;
     int64_t *at, n = 1;
 
     if (json_string(c, "class_name"))
         c = json_member(json_member(c, "config"), "value");
-    out = keras_array(c, true);
+    out = keras_array(k, c, true);
     if (out == NULL)
         return NULL;
     for (int i = 0; i < out->rank; i++)
@@ -174,7 +180,7 @@ struct keras_value keras_take(struct keras_emit *k, struct keras_layer *l,
         at = keras_cast_to(k, "indices", i.value, INFER_I64);
         rank = i.rank;
     } else {
-        c = read_indices(argument(k, 1), size);
+        c = read_indices(k, argument(k, 1), size);
         if (c == NULL)
             return keras_fail(k, INFER_EUNSUPPORTED,
                               "indices that are no integers below %lld",
@@ -223,8 +229,9 @@ struct keras_value keras_slice_function(struct keras_emit *k,
                                         const struct keras_value *in, int n)
 {
     struct keras_value x = keras_plain(k, in[0]);
-    struct constant *from = keras_array(argument(k, 1), true);
-    struct constant *size = keras_array(json_member(l->config, "shape"), true);
+    struct constant *from = keras_array(k, argument(k, 1), true);
+    struct constant *size =
+        keras_array(k, json_member(l->config, "shape"), true);
     struct graph_slice s = {.n_axes = x.rank};
     bool fits = n == 1 && from && size && from->rank == 1 && size->rank == 1 &&
                 from->dim[0] == x.rank && size->dim[0] == x.rank;

@@ -171,6 +171,8 @@ static int run_into(struct call *c, struct onnx_small *out, int64_t offset)
     rc = kern_reference_run(&c->p, &c->args, c->im->err);
     if (rc == INFER_EUNSUPPORTED)
         return 0;
+    if (rc < 0)
+        c->im->rc = rc; /* err has the reason */
     return rc < 0 ? rc : 1;
 }
 

@@ -323,9 +323,12 @@ static int put(struct machine *m, const struct pickle_op *op)
 
     if (rc < 0)
         return rc;
-    if ((op->code != OP_MEMOIZE && !pickle_memo_index(op, &index)) ||
-        !pickle_memo_put(&m->memo, index, (uint64_t)m->stack[m->top - 1] + 1))
+    if (op->code != OP_MEMOIZE && !pickle_memo_index(op, &index))
         return bad(m, op, "a bad memo index");
+    rc = pickle_memo_put(&m->memo, index, (uint64_t)m->stack[m->top - 1] + 1);
+    if (rc < 0)
+        return rc == INFER_EMEMORY ? out_of_memory(m)
+                                   : bad(m, op, "a bad memo index");
     if (!pickle_charge(m->p, (m->memo.capacity - before) * sizeof(uint64_t)))
         return out_of_memory(m);
     return 0;

@@ -105,8 +105,8 @@ struct pickle_memo {
     size_t capacity;
     size_t count; /* slots that are set */
 };
-/* False where the index is too large or memory is out. */
-bool pickle_memo_put(struct pickle_memo *memo, uint64_t index, uint64_t value);
+/* EFORMAT where the index is too large, or EMEMORY. */
+int pickle_memo_put(struct pickle_memo *memo, uint64_t index, uint64_t value);
 uint64_t pickle_memo_get(const struct pickle_memo *memo, uint64_t index);
 /* Index argument of the PUT and GET opcodes, in text or binary. */
 bool pickle_memo_index(const struct pickle_op *op, uint64_t *out);

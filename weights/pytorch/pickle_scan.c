@@ -197,18 +197,18 @@ int pickle_next_op(struct bytes *in, struct infer_error *err,
 
 /* ---- memo ---------------------------------------------------------- */
 
-bool pickle_memo_put(struct pickle_memo *memo, uint64_t index, uint64_t value)
+int pickle_memo_put(struct pickle_memo *memo, uint64_t index, uint64_t value)
 {
     size_t capacity;
     uint64_t *slot;
 
     if (index > memo->count + MEMO_SLACK)
-        return false;
+        return INFER_EFORMAT;
     if (index >= memo->capacity) {
         capacity = (size_t)index + (size_t)index / 2 + 64;
         slot = realloc(memo->slot, capacity * sizeof *slot);
         if (!slot)
-            return false;
+            return INFER_EMEMORY;
         memset(slot + memo->capacity, 0,
                (capacity - memo->capacity) * sizeof *slot);
         memo->slot = slot;
@@ -217,7 +217,7 @@ bool pickle_memo_put(struct pickle_memo *memo, uint64_t index, uint64_t value)
     if (memo->slot[index] == 0)
         memo->count++;
     memo->slot[index] = value;
-    return true;
+    return 0;
 }
 
 uint64_t pickle_memo_get(const struct pickle_memo *memo, uint64_t index)
@@ -356,9 +356,10 @@ static int scan_memo(struct scan *s, const struct pickle_op *op,
         return 0;
     }
     value = s->top[0] ? s->top[0] : NO_STRING;
-    if (!pickle_memo_put(&s->memo, index, value))
-        return memo_error(op, err);
-    return 0;
+    const int rc = pickle_memo_put(&s->memo, index, value);
+    if (rc == INFER_EMEMORY)
+        return error_set(err, rc, "pickle: no memory for its memo");
+    return rc < 0 ? memo_error(op, err) : 0;
 }
 
 static int scan_frame(struct scan *s, const struct pickle_op *op,
