@@ -158,6 +158,13 @@ static bool starts(struct pb_span name, const char *text)
            memcmp(name.data, text, strlen(text)) == 0;
 }
 
+static bool ends(struct pb_span name, const char *text)
+{
+    const size_t n = strlen(text);
+
+    return name.bytes >= n && memcmp(name.data + name.bytes - n, text, n) == 0;
+}
+
 /* unread: of the outputs, if the result is taken apart at once. */
 static int call(struct ts_run *r, struct ts_frame *f,
                 const struct ts_node *call, int n_unread, const bool *unread,
@@ -353,6 +360,7 @@ static int evaluate(struct ts_run *r, struct ts_frame *f,
     case TS_IF:
     case TS_FOR:
     case TS_WHILE:
+    case TS_WITH:
     case TS_PASS:
         break;
     }
@@ -498,6 +506,45 @@ static int run_while(struct ts_run *r, struct ts_frame *f,
     return rc;
 }
 
+/* What a context manager changes: nothing of results, or the type of all that
+ * is computed. */
+static int enter(struct ts_run *r, const struct ts_value *context)
+{
+    static const char *const silent[] = {
+        "torch.autograd.grad_mode.no_grad",
+        "torch.autograd.grad_mode.enable_grad",
+        "torch.autograd.grad_mode.inference_mode",
+        "torch.autograd.grad_mode.set_grad_enabled",
+        "torch.autograd.profiler.record_function"};
+    struct pb_span class;
+    struct ts_value enabled;
+
+    if (context->kind != TSV_OBJECT)
+        return ts_fail(r, INFER_EUNSUPPORTED,
+                       "'with' of a value that is no object");
+    class = context->object->class;
+    for (size_t i = 0; i < sizeof silent / sizeof silent[0]; i++)
+        if (ends(class, silent[i]))
+            return 0;
+    if (ends(class, ".autocast") &&
+        ts_get_attr(r, context, word("_enabled"), &enabled) == 0 &&
+        enabled.kind == TSV_BOOL && !enabled.i)
+        return 0;
+    return ts_fail(r, INFER_EUNSUPPORTED, "'with' of '%.*s' is not supported",
+                   PB_TEXT(class, 128));
+}
+
+static int run_with(struct ts_run *r, struct ts_frame *f,
+                    const struct ts_node *n)
+{
+    struct ts_value context;
+    int rc = ts_evaluate(r, f, n->kid[0], &context);
+
+    if (rc == 0)
+        rc = enter(r, &context);
+    return rc < 0 ? rc : ts_execute(r, f, n->kid[1]);
+}
+
 static int run_statement(struct ts_run *r, struct ts_frame *f,
                          const struct ts_node *n)
 {
@@ -523,6 +570,8 @@ static int run_statement(struct ts_run *r, struct ts_frame *f,
         return run_for(r, f, n);
     case TS_WHILE:
         return run_while(r, f, n);
+    case TS_WITH:
+        return run_with(r, f, n);
     case TS_BLOCK:
         return ts_execute(r, f, n);
     case TS_PASS:

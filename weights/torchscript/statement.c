@@ -117,6 +117,20 @@ static int parse_while(struct ts_parser *p, struct ts_node **out)
     return ts_with_kids(p, *out, 2, kid);
 }
 
+/* Of one context manager that gives no name. */
+static int parse_with(struct ts_parser *p, struct ts_node **out)
+{
+    struct ts_node *kid[2];
+    int rc;
+
+    if ((rc = ts_new_node(p, TS_WITH, out)) < 0 ||
+        (rc = ts_next(&p->lexer)) < 0 ||
+        (rc = ts_parse_expression(p, &kid[0])) < 0 ||
+        (rc = ts_parse_block(p, &kid[1])) < 0)
+        return rc;
+    return ts_with_kids(p, *out, 2, kid);
+}
+
 /* for NAME in range(N): */
 static int parse_for(struct ts_parser *p, struct ts_node **out)
 {
@@ -156,9 +170,9 @@ static int parse_return(struct ts_parser *p, struct ts_node **out)
 
 int ts_parse_statement(struct ts_parser *p, struct ts_node **out)
 {
-    static const char *const others[] = {"with",   "def",   "raise", "lambda",
-                                         "import", "class", "try",   "del",
-                                         "assert", NULL};
+    static const char *const others[] = {"def",    "raise",  "lambda",
+                                         "import", "class",  "try",
+                                         "del",    "assert", NULL};
     int rc;
 
     if (ts_at_word(p, "if"))
@@ -167,6 +181,8 @@ int ts_parse_statement(struct ts_parser *p, struct ts_node **out)
         return parse_for(p, out);
     if (ts_at_word(p, "while"))
         return parse_while(p, out);
+    if (ts_at_word(p, "with"))
+        return parse_with(p, out);
     if (ts_at_word(p, "return"))
         return parse_return(p, out);
     if (ts_at_word(p, "pass")) {

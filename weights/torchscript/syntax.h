@@ -3,10 +3,10 @@
  * The source of TorchScript's archives (code/ *.py) as trees.
  *
  * PyTorch prints programs in a small part of Python: classes with methods,
- * functions, assignments, if, for over a range, while, return; expressions are
- * names, literals, calls, attributes, indices and slices.  There are no
- * operators but the minus of numbers.  Everything else is refused with file and
- * line.
+ * functions, assignments, if, for over a range, while, with, return;
+ * expressions are names, literals, calls, attributes, indices and slices. There
+ * are no operators but the minus of numbers.  Everything else is refused with
+ * file and line.
  *
  * Untrusted: nesting, nodes and sizes are bounded (TS_MAX_*); nothing is
  * executed by the parser.
@@ -54,6 +54,7 @@ enum ts_syntax {
     TS_IF,     /* condition, block, block; the last may be NULL */
     TS_FOR,    /* variable, number of turns, block */
     TS_WHILE,  /* condition, block */
+    TS_WITH,   /* context manager, block */
     TS_PASS
 };
 

@@ -228,6 +228,30 @@ TEST(test_statements)
           2, 2);
 }
 
+#define NO_GRAD     "__torch__.torch.autograd.grad_mode.no_grad"
+#define AUTOCAST    "__torch__.torch.amp.autocast_mode.autocast"
+#define MADE(class) "    c = " class ".__new__(" class ")\n"
+
+/* Gradients are of no concern; another type of computing is. */
+TEST(test_context_managers)
+{
+    gives(CLASS(MADE(NO_GRAD) "    with c:\n      y = torch.neg(x)\n"
+                              "      z = torch.mul(y, 2)\n    return z\n"),
+          -2, 0);
+    gives(CLASS(MADE(NO_GRAD) "    with c:\n      return torch.neg(x)\n"), -1,
+          0);
+    gives(CLASS(MADE(AUTOCAST) "    c._enabled = False\n"
+                               "    with c:\n      y = torch.neg(x)\n"
+                               "    return y\n"),
+          -1, 0);
+    refused(CLASS(MADE(AUTOCAST) "    c._enabled = True\n"
+                                 "    with c:\n      y = torch.neg(x)\n"
+                                 "    return y\n"),
+            ":10: 'with' of '" AUTOCAST "' is not supported");
+    refused(CLASS(MADE(AUTOCAST) "    with c:\n      pass\n    return x\n"),
+            ":9: 'with' of '" AUTOCAST "' is not supported");
+}
+
 /* What optimize_for_mobile() makes of a dense layer: 2 x, but not below -2. */
 TEST(test_packed_layers)
 {
@@ -606,7 +630,9 @@ TEST(test_syntax)
     refused(CLASS("    return torch.add(x, 1\n"), "code/__torch__.py:");
     refused(CLASS("    return x +\n"), ":8: a character");
     refused(CLASS("   return (x\n"), "code/__torch__.py:");
-    refused(CLASS("    with x:\n      pass\n"), ":8: 'with' is not supported");
+    refused(CLASS("    with x as y:\n      pass\n"), ":8: a ':' is missing");
+    refused(CLASS("    with x:\n      pass\n"),
+            ":8: 'with' of a value that is no object");
     refused(CLASS("    y = \"abc\n    return x\n"), ":8: a text has no end");
     refused(CLASS("    y = \"\\q\"\n    return x\n"), ":8: a text has");
     refused(CLASS("    y = 3j\n    return x\n"), ":8: complex numbers");
@@ -709,6 +735,7 @@ int main(void)
         cmocka_unit_test(test_shape_of_a_convolution),
         cmocka_unit_test(test_weights_alone),
         cmocka_unit_test(test_statements),
+        cmocka_unit_test(test_context_managers),
         cmocka_unit_test(test_packed_layers),
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_pools_to_a_size),
