@@ -28,8 +28,8 @@
 /* Operators that know of constants, or need none. */
 static bool by_itself(int code)
 {
-    return code == 6 || code == 114 || code == 77 || code == 110 ||
-           code == 119 || code == 124;
+    return code == 6 || code == 114 || code == 77 || code == 96 ||
+           code == 110 || code == 119 || code == 124 || code == 145;
 }
 
 static bool can_fold(struct tflite_import *im)

@@ -42,7 +42,7 @@ struct outer {
     int n_values, first_node;
     struct tflite_operator op;
     const struct tflite_op *row;
-    bool raw;
+    bool raw, parts_found;
 };
 
 /* A value that stands for the same as v. */
@@ -82,6 +82,7 @@ static void leave(struct tflite_import *im, const struct outer *o)
     im->op = o->op;
     im->row = o->row;
     im->raw = o->raw;
+    im->parts_found = o->parts_found;
 }
 
 /* Selects a network; nothing is changed where that fails. */
@@ -103,6 +104,7 @@ static bool enter(struct tflite_import *im, int graph, struct outer *o)
         .op = im->op,
         .row = im->row,
         .raw = im->raw,
+        .parts_found = im->parts_found,
     };
     rc = tflite_model_select(m, graph, &fault);
     if (rc < 0) {
@@ -112,15 +114,18 @@ static bool enter(struct tflite_import *im, int graph, struct outer *o)
     }
     m->own = NULL; /* tells of the outermost network */
     im->n_values = (int)m->tensors.count;
+    im->parts_found = false;
     return true;
 }
 
 /* The values of constants of the file stay, those of others are dropped. */
 static void keep_constants(struct tflite_import *im)
 {
+    im->parts_found = false;
     for (int i = 0; i < im->n_values; i++) {
         struct tflite_value *v = &im->value[i];
 
+        v->parts = 0;
         if (v->state == TFLITE_KNOWN && v->loaded)
             continue;
         tflite_value_forget(v);

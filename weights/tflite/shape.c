@@ -6,33 +6,6 @@
 #include "kernels/base/scalar.h"
 #include "weights/tflite/tflite.h"
 
-/* ---- SHAPE and RANK ------------------------------------------------ */
-
-/* What they compute is known, whatever the tensor's elements are. */
-void tflite_import_shape(struct tflite_import *im, int of_rank)
-{
-    struct constant *known[TFLITE_PROBES] = {NULL};
-    struct tflite_tensor out;
-    enum infer_dtype to;
-
-    if (!tflite_arity(im, 1, 1))
-        return;
-    out = tflite_output_tensor(im, 0);
-    to = out.type == TFLITE_INT64 ? INFER_I64 : INFER_I32;
-    for (int p = 0; p < TFLITE_PROBES; p++) {
-        const struct graph_type t = tflite_type(im, 0, p < im->probes ? p : 0);
-        const int64_t n = t.rank;
-        known[p] = tflite_constant_new(im, to, of_rank ? 0 : 1, &n);
-        if (!known[p])
-            break;
-        for (int d = 0; d < t.rank && !of_rank; d++)
-            scalar_store_i64(to, known[p]->data, d, t.dim[d]);
-        if (of_rank)
-            scalar_store_i64(to, known[p]->data, 0, t.rank);
-    }
-    tflite_out_known(im, 0, known);
-}
-
 /* ---- RESHAPE ------------------------------------------------------- */
 
 /* The target at a probe, from input 1, or from the options. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TensorFlow Lite: RFFT2D of single rows, of which COMPLEX_ABS is taken, as in
- * spectrograms.  There are no complex numbers in the graph: a complex tensor
- * has its absolute values, and only operators that move elements, and
- * COMPLEX_ABS, may read it (tflite_in() sees to that).
+ * TensorFlow Lite: RFFT2D of single rows, as in spectrograms.  There are no
+ * complex numbers in the graph: a complex tensor has the one part that its
+ * readers ask for, behind operators that move elements (tflite_in() sees to
+ * that): absolute values, real parts or imaginary ones.
  */
 #include <math.h>
 
@@ -33,14 +33,70 @@ static int basis(struct tflite_import *im, int64_t n, bool sine)
 static int part(struct tflite_import *im, int x, int64_t n, bool sine)
 {
     const int in[2] = {x, basis(im, n, sine)};
-    const int y = tflite_emit(im, GRAPH_DENSE, NULL, in, 2);
 
-    return tflite_binary(im, KERN_MUL, y, y);
+    return tflite_emit(im, GRAPH_DENSE, NULL, in, 2);
+}
+
+static int square(struct tflite_import *im, int x)
+{
+    return tflite_binary(im, KERN_MUL, x, x);
+}
+
+/* What an operator takes of complex numbers. */
+static int wanted(const struct tflite_op *row)
+{
+    if (!row || !row->import)
+        return 0;
+    return row->import == tflite_import_complex_part ? row->param
+           : row->import == tflite_import_cast       ? TFLITE_REAL
+                                                     : 0;
+}
+
+/* Tells each complex tensor what its readers take, from the last operator to
+ * the first. */
+static void find_parts(struct tflite_import *im)
+{
+    struct tflite_operator op;
+
+    for (size_t i = im->m->operators.count; i-- > 0;) {
+        const struct tflite_op *row;
+        unsigned part = 0;
+
+        if (tflite_model_operator(im->m, (int)i, NULL, &op) < 0)
+            continue;
+        row = tflite_op_find(op.code);
+        for (int o = 0; row && row->moves && o < op.n_out; o++) {
+            const int t = fb_list_i32(&op.out, (size_t)o);
+
+            part |= t >= 0 && t < im->n_values ? im->value[t].parts : 0;
+        }
+        part |= (unsigned)wanted(row);
+        for (int k = 0; k < op.n_in; k++) {
+            const int t = fb_list_i32(&op.in, (size_t)k);
+
+            if (t >= 0 && t < im->n_values)
+                im->value[t].parts |= (unsigned char)part;
+        }
+    }
+    im->parts_found = true;
+}
+
+bool tflite_may_read_complex(struct tflite_import *im, int tensor)
+{
+    const int part = wanted(im->row);
+
+    if (im->row->moves || (part && part == im->value[tensor].parts))
+        return true;
+    tflite_fail(im, INFER_EUNSUPPORTED,
+                part ? "complex numbers of which several parts are read"
+                     : "complex numbers, of which absolute values, real and "
+                       "imaginary parts alone are computed");
+    return false;
 }
 
 void tflite_import_rfft(struct tflite_import *im, int param)
 {
-    const int rank = tflite_rank(im, 0);
+    const int rank = tflite_rank(im, 0), out = tflite_output_index(im, 0);
     int64_t length[2] = {0, 0};
     struct graph_type t;
     int x;
@@ -60,13 +116,22 @@ void tflite_import_rfft(struct tflite_import *im, int param)
                     (long long)(rank > 0 ? t.dim[rank - 1] : 0));
         return;
     }
+    if (!im->parts_found)
+        find_parts(im);
     x = tflite_in(im, 0, false);
-    x = tflite_binary(im, KERN_ADD, part(im, x, length[1], false),
-                      part(im, x, length[1], true));
-    tflite_out(im, 0, tflite_plain_unary(im, x, KERN_SQRT), false);
+    if (im->value[out].parts == TFLITE_REAL ||
+        im->value[out].parts == TFLITE_IMAGINARY) {
+        x = part(im, x, length[1], im->value[out].parts == TFLITE_IMAGINARY);
+    } else {
+        x = tflite_binary(im, KERN_ADD,
+                          square(im, part(im, x, length[1], false)),
+                          square(im, part(im, x, length[1], true)));
+        x = tflite_plain_unary(im, x, KERN_SQRT);
+    }
+    tflite_out(im, 0, x, false);
 }
 
-void tflite_import_complex_abs(struct tflite_import *im, int param)
+void tflite_import_complex_part(struct tflite_import *im, int param)
 {
     const bool swapped = tflite_is_swapped(im, 0);
 

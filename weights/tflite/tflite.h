@@ -140,6 +140,9 @@ enum tflite_state {
     TFLITE_FAILED   /* its operator was refused */
 };
 
+/* What operators take of complex numbers. */
+enum tflite_part { TFLITE_ABSOLUTE = 1, TFLITE_REAL = 2, TFLITE_IMAGINARY = 4 };
+
 struct tflite_value {
     unsigned char state;
     bool loaded;        /* known from the file */
@@ -147,6 +150,7 @@ struct tflite_value {
     int weight; /* the constant that the last tflite_weight() made, or -1 */
     const int *weight_order;
     bool weight_raw;
+    unsigned char parts; /* of complex numbers, that are read (spectrum.c) */
     struct constant *known[TFLITE_PROBES]; /* a reference each */
 };
 
@@ -183,7 +187,8 @@ struct tflite_import {
     int folds;                      /* operators that were computed */
     int iterations, nested, looped; /* of loops; operators in them */
     int64_t looped_values;          /* tensors of loops, in each iteration */
-    bool folding; /* one is being computed, in a graph of its own */
+    bool folding;     /* one is being computed, in a graph of its own */
+    bool parts_found; /* of the values that are complex (spectrum.c) */
 
     /* The operator being imported. */
     struct tflite_operator op;
@@ -238,6 +243,9 @@ void tflite_rename(struct tflite_import *im, int value, const char *name);
 
 /* Input i as a value of the graph in the order asked for. */
 int tflite_in(struct tflite_import *im, int i, bool swapped);
+/* Whether the operator may read this tensor of complex numbers; else it is
+ * refused (spectrum.c). */
+bool tflite_may_read_complex(struct tflite_import *im, int tensor);
 /* Input 0 in the order that it has. */
 int tflite_in_any_order(struct tflite_import *im, bool *swapped);
 /* For element-wise operators: broadcast against `rank` dimensions. */

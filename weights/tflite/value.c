@@ -615,22 +615,12 @@ static bool is_known_quantised(struct tflite_import *im, int i, int index)
     return !im->raw && tflite_is_quantised(&t) && tflite_load(im, index);
 }
 
-/* Of a complex tensor only absolute values are there. */
-static bool may_read(struct tflite_import *im, int i)
-{
-    if (tflite_input_tensor(im, i).type != TFLITE_COMPLEX64 || im->row->moves ||
-        im->row->import == tflite_import_complex_abs)
-        return im->status == 0;
-    tflite_fail(im, INFER_EUNSUPPORTED,
-                "complex numbers, of which absolute values alone are computed");
-    return false;
-}
-
 int tflite_in(struct tflite_import *im, int i, bool swapped)
 {
     const int index = tflite_input_index(im, i);
 
-    if (index < 0 || !may_read(im, i))
+    if (index < 0 || (tflite_input_tensor(im, i).type == TFLITE_COMPLEX64 &&
+                      !tflite_may_read_complex(im, index)))
         return -1;
     if (is_known_quantised(im, i, index))
         return known_value(im, index, false, 0, swapped);

@@ -130,12 +130,54 @@ TEST(test_spectrum)
     }
 }
 
+/* Of 1 + 2 w^k + 3 w^2k + 4 w^3k: behind a move of elements, one part that is
+ * read, or two, which are refused. */
+TEST(test_parts_of_spectrum)
+{
+    static const int32_t length[2] = {1, 4}, shape[3] = {1, 3, 1};
+    static const float x[4] = {1, 2, 3, 4};
+    static const float want[][3] = {{10, -2, -2}, {10, -2, -2}, {0, 2, 0}};
+    static const int codes[] = {53, 134, 133}; /* CAST, REAL, IMAG */
+    float y[3];
+
+    for (int k = 0; k < 3; k++)
+        for (int two = 0; two < 2; two++) {
+            struct model m = {.n_ops = 0};
+            int v[6];
+
+            v[0] = model_float(&m, "x", DIMS(1, 1, 4), NULL);
+            v[1] = model_ints(&m, "n", DIMS(2), length);
+            v[2] = model_float(&m, "c", DIMS(1, 1, 3), NULL);
+            v[3] = model_ints(&m, "s", DIMS(3), shape);
+            v[4] = model_float(&m, "d", DIMS(1, 3, 1), NULL);
+            m.tensor[v[2]].type = m.tensor[v[4]].type = TFLITE_COMPLEX64;
+            v[5] = model_float(&m, "y", DIMS(1, 3, 1), NULL);
+            model_op(&m, 131, IN(v[0], v[1]), v[2]);
+            model_op(&m, 22, IN(v[2], v[3]), v[4]); /* RESHAPE */
+            model_op(&m, codes[k], IN(v[4]), v[5]);
+            if (two) {
+                const int a = model_float(&m, "a", DIMS(1, 1, 3), NULL);
+
+                model_op(&m, 135, IN(v[2]), a); /* COMPLEX_ABS */
+                model_io(&m, v[0], v[5]);
+                must_refuse(&m, INFER_EUNSUPPORTED,
+                            "complex numbers of which several parts are read");
+                continue;
+            }
+            model_io(&m, v[0], v[5]);
+            run_model(must_read(&m), x, DIMS(1, 1, 4), y, 3);
+            for (int i = 0; i < 3; i++)
+                assert_true(fabsf(y[i] - want[k][i]) <= 1e-5f);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lstm),
         cmocka_unit_test(test_rnn),
         cmocka_unit_test(test_spectrum),
+        cmocka_unit_test(test_parts_of_spectrum),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
