@@ -248,6 +248,11 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
         put(t, " axis%d %s", p->attr.top_k.axis,
             p->attr.top_k.smallest ? "smallest" : "largest");
         break;
+    case KERN_REQUANTIZE:
+        put(t, " left%d low%d high%d%s", p->attr.requantize.left,
+            p->attr.requantize.low, p->attr.requantize.high,
+            p->attr.requantize.once ? " once" : "");
+        break;
     case KERN_NMS:
         put(t, " iou%g score%g%s", (double)p->attr.nms.iou,
             (double)p->attr.nms.score, p->attr.nms.center ? " center" : "");

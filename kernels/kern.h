@@ -229,6 +229,19 @@ struct kern_chain {
     struct kern_unary act; /* between the two */
 };
 
+/* y = x 2^left multiplier 2^(shift - 31), rounded to an integer, plus the
+ * addend, cut to low .. high.  x holds integers of 32 bits (reals are rounded
+ * to them), the multiplier 0 .. 2^31 - 1, the shift -31 .. 30.  Of two
+ * roundings the first is that of the product's upper half, halves up, the
+ * second that of the shift to the right, halves away from zero, as in gemmlowp;
+ * a shift to the left comes first and wraps, as the addition does.  Once:
+ * halves up.  kernels/quant/requantize.h computes it. */
+struct kern_requantize {
+    int left; /* 0 .. 31 */
+    int low, high;
+    bool once;
+};
+
 /* The axis keeps size 1 in the problem's output tensor, which is I64. */
 struct kern_arg_reduce {
     int axis;
@@ -449,6 +462,7 @@ union kern_attr {
     struct kern_lrn lrn;
     struct kern_unary unary;
     struct kern_binary binary;
+    struct kern_requantize requantize;
     struct kern_softmax softmax;
     struct kern_reduce reduce;
     struct kern_squeeze_excite squeeze_excite;

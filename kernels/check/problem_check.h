@@ -76,6 +76,7 @@ problem_check_fn problem_check_gather, problem_check_pad, problem_check_resize;
 /* problem_index.c */
 problem_check_fn problem_check_gather_elements, problem_check_scatter_elements;
 problem_check_fn problem_check_attention; /* problem_attention.c */
+problem_check_fn problem_check_requantize;
 problem_check_fn problem_check_cumulate, problem_check_top_k, problem_check_nms;
 
 problem_check_fn problem_check_chain; /* kernels/chain/chain.c */

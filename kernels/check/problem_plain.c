@@ -214,6 +214,29 @@ int problem_check_prelu(const struct kern_problem *p, struct infer_error *why)
     return r < 0 ? r : problem_check_like_input(p, why);
 }
 
+int problem_check_requantize(const struct kern_problem *p,
+                             struct infer_error *why)
+{
+    const struct kern_requantize *a = &p->attr.requantize;
+    const struct kern_tensor *y = &p->out[0];
+    int r = check_broadcast(p, 0, kern_problem_in(p, 3) ? 3 : 2, why);
+
+    for (int i = 1; i <= 3 && r == 0; i++)
+        if (kern_problem_in(p, i) && p->in[i].dtype != INFER_I32)
+            r = REFUSE(p, why, "multiplier, shift or addend is %s, not I32",
+                       infer_dtype_name(p->in[i].dtype));
+    if (r == 0 &&
+        ((!scalar_is_float(p->in[0].dtype) && p->in[0].dtype != INFER_I32) ||
+         (!scalar_is_float(y->dtype) && y->dtype != INFER_I32)))
+        r = REFUSE(p, why, "%s to %s, expected floats or I32",
+                   infer_dtype_name(p->in[0].dtype),
+                   infer_dtype_name(y->dtype));
+    if (r == 0 && (a->left < 0 || a->left > 31 || a->low > a->high))
+        r = REFUSE(p, why, "shift by %d to the left, bounds %d and %d", a->left,
+                   a->low, a->high);
+    return r;
+}
+
 int problem_check_binary(const struct kern_problem *p, struct infer_error *why)
 {
     const enum kern_binary_kind kind = p->attr.binary.kind;

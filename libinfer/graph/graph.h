@@ -154,6 +154,12 @@ struct graph_quantize {
     enum infer_dtype to; /* I8, U8, I16 or U16; of quantize alone */
 };
 
+/* As struct kern_requantize; to: F32 or I32. */
+struct graph_requantize {
+    struct kern_requantize requantize;
+    enum infer_dtype to;
+};
+
 struct graph_dropout {
     float ratio; /* of the elements that training drops; 0 .. 1, below 1 */
 };
@@ -183,6 +189,7 @@ union graph_attr {
     struct graph_resize resize;
     struct graph_cast cast;
     struct graph_quantize quantize;
+    struct graph_requantize requantize;
     struct graph_dropout dropout;
     struct graph_depth_space depth_space;
     struct kern_matmul matmul;

@@ -23,6 +23,7 @@ static lower_fn *const table[GRAPH_OP_COUNT] = {
     [GRAPH_UNARY] = lower_unary,
     [GRAPH_PRELU] = lower_layer,
     [GRAPH_BINARY] = lower_binary,
+    [GRAPH_REQUANTIZE] = lower_layer,
     [GRAPH_WHERE] = lower_layer,
     [GRAPH_CAST] = lower_cast,
     [GRAPH_QUANTIZE] = lower_quantize,

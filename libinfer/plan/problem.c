@@ -132,6 +132,12 @@ static int binary(const struct asked *a, struct kern_problem *p)
     return 0;
 }
 
+static int requantize(const struct asked *a, struct kern_problem *p)
+{
+    p->attr.requantize = a->node->attr.requantize.requantize;
+    return 0;
+}
+
 /* Its stream of random numbers is the network's to choose. */
 static int dropout(const struct asked *a, struct kern_problem *p)
 {
@@ -295,6 +301,7 @@ static const struct {
     [GRAPH_UNARY] = {unary, KERN_UNARY, PLAN_POINTWISE},
     [GRAPH_PRELU] = {plain, KERN_PRELU, PLAN_POINTWISE},
     [GRAPH_BINARY] = {binary, KERN_BINARY, PLAN_POINTWISE},
+    [GRAPH_REQUANTIZE] = {requantize, KERN_REQUANTIZE, PLAN_POINTWISE},
     [GRAPH_WHERE] = {plain, KERN_WHERE, PLAN_POINTWISE},
     [GRAPH_DROPOUT] = {dropout, KERN_DROPOUT, PLAN_POINTWISE},
     [GRAPH_SOFTMAX] = {softmax, KERN_SOFTMAX, PLAN_ROWS},

@@ -360,6 +360,38 @@ static void make_where(struct maker *m, int k)
     p->out[0] = make_out(m, &s);
 }
 
+/* Results of 16 bits and floats stay below what is exact in them. */
+static void make_requantize(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    struct kern_requantize *a = &p->attr.requantize;
+    const struct dims s = make_dims(m, k, 1);
+    const struct dims factor = make_broadcast(m, &s);
+    const struct dims addend = make_broadcast(m, &s);
+    int64_t most;
+
+    p->n_in = rng_chance(&m->rng, 40) ? 4 : 3;
+    p->in[0] = rng_chance(&m->rng, 30)
+                   ? make_tensor(m, INFER_I32, s.rank, s.dim, false)
+                   : make_in(m, &s);
+    for (int i = 1; i < 3; i++)
+        p->in[i] = make_tensor(m, INFER_I32, factor.rank, factor.dim, false);
+    if (p->n_in == 4)
+        p->in[3] = make_tensor(m, INFER_I32, addend.rank, addend.dim, false);
+    p->out[0] = rng_chance(&m->rng, 30)
+                    ? make_tensor(m, INFER_I32, s.rank, s.dim, true)
+                    : make_out(m, &s);
+    most = p->out[0].dtype == INFER_I32            ? INT32_MAX
+           : infer_dtype_size(p->out[0].dtype) < 4 ? 15
+                                                   : 1 << 24;
+    if (rng_chance(&m->rng, 60) && most > 255)
+        most = 255;
+    a->low = (int)rng_range(&m->rng, -most, 0);
+    a->high = (int)rng_range(&m->rng, 0, most);
+    a->left = rng_chance(&m->rng, 30) ? (int)rng_range(&m->rng, 0, 31) : 0;
+    a->once = rng_chance(&m->rng, 40);
+}
+
 static void make_reduce(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
@@ -631,6 +663,9 @@ void make_plain_problem(struct maker *m, int k)
         break;
     case KERN_BINARY:
         make_binary(m, k);
+        break;
+    case KERN_REQUANTIZE:
+        make_requantize(m, k);
         break;
     case KERN_WHERE:
         make_where(m, k);

@@ -312,6 +312,7 @@ def quantised():
         "concat": lambda x: tf.concat([x, tf.nn.relu(x)], 3),
         "pad": lambda x: tf.nn.relu(tf.pad(x, [[0, 0], [1, 1], [2, 2], [0, 0]])),
         "resize": lambda x: tf.image.resize(x, [16, 12]),
+        "up": lambda x: tf.image.resize(x, [11, 17]),
         "nearest": lambda x: tf.image.resize(x, [16, 12], "nearest"),
         "dense": lambda x: tf.matmul(tf.reshape(x, [1, -1]), k(192, 7)) + k(7),
         "transposed": lambda x: tf.nn.conv2d_transpose(x, k(3, 3, 5, 4), [1, 16, 12, 5], 2),

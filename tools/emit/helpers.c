@@ -216,6 +216,38 @@ static const struct word words[] = {
      "        return INT64_MAX;\n"
      "    return v < -(real)9223372036854775808.0 ? INT64_MIN : (int64_t)v;\n"
      "}\n"},
+    {"to_i32", "to_i32",
+     "static inline int32_t to_i32(real v)\n"
+     "{\n"
+     "    if (!(v > -2147483648.0))\n"
+     "        return v <= 0 ? INT32_MIN : 0;\n"
+     "    return v < 2147483647.0 ? (int32_t)rint(v) : INT32_MAX;\n"
+     "}\n"},
+    /* kernels/quant/requantize.h */
+    {"requantize", "requantize",
+     "static inline int32_t requantize(int32_t x, int32_t multiplier,\n"
+     "                                 int shift, int left, int once,\n"
+     "                                 int32_t addend, int32_t low,\n"
+     "                                 int32_t high)\n"
+     "{\n"
+     "    const int up = left + (!once && shift > 0 ? shift : 0);\n"
+     "    const int down = shift > 0 ? 0 : -shift;\n"
+     "    const int32_t mask = (int32_t)(((uint32_t)1 << down) - 1);\n"
+     "    const int32_t wide =\n"
+     "        up > 31 ? 0 : (int32_t)((uint32_t)x << up);\n"
+     "    const int64_t product = (int64_t)wide * multiplier;\n"
+     "    int32_t v;\n"
+     "\n"
+     "    if (once) {\n"
+     "        v = (int32_t)((product + ((int64_t)1 << (30 - shift))) >>\n"
+     "                      (31 - shift));\n"
+     "    } else {\n"
+     "        v = (int32_t)((product + ((int64_t)1 << 30)) >> 31);\n"
+     "        v = (v >> down) + ((v & mask) > (mask >> 1) + (v < 0));\n"
+     "    }\n"
+     "    v = (int32_t)((uint32_t)v + (uint32_t)addend);\n"
+     "    return v < low ? low : v > high ? high : v;\n"
+     "}\n"},
     {"clamp_i64", "clamp_i64",
      "static inline int64_t clamp_i64(int64_t v, int64_t low, int64_t high)\n"
      "{\n"

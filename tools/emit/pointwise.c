@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of single elements, with broadcasting. */
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "kernels/base/scalar.h"
@@ -158,6 +159,42 @@ int emit_prelu(struct emit *e, const struct plan_step *s,
     emit_line(e, "const real m = slope[%s];", nest.at[1]);
     emit_line(e, "y[%s] = %s;", nest.at[y],
               emit_stored(e, p->out[0].dtype, "v < 0 ? m * v : v"));
+    emit_nest_close(e, &nest);
+    return 0;
+}
+
+/* Factors that are none are 0, as in kernels/quant/requantize.h. */
+int emit_requantize(struct emit *e, const struct plan_step *s,
+                    struct infer_error *err)
+{
+    static const char *const names[] = {"x", "multiplier", "shift", "addend"};
+    const struct kern_problem *p = &s->exec.problem;
+    const struct kern_requantize *a = &p->attr.requantize;
+    const bool floats = scalar_is_float(p->in[0].dtype);
+    struct emit_nest nest;
+    char addend[200] = "0", value[EMIT_EXPRESSION];
+    int y = 0;
+    const int rc = open_loops(e, s, names, 4, err, &nest, &y);
+
+    if (rc < 0)
+        return rc;
+    emit_helper(e, "requantize");
+    if (floats)
+        emit_helper(e, "to_i32");
+    if (kern_problem_in(p, 3))
+        snprintf(addend, sizeof(addend), "addend[%s]", nest.at[3]);
+    emit_line(e, "const int32_t m = multiplier[%s], k = shift[%s];", nest.at[1],
+              nest.at[2]);
+    emit_line(e, "const int fits = m >= 0 && k >= -31 && k <= 30;");
+    snprintf(value, sizeof(value), "%s(x[%s])", floats ? "to_i32" : "",
+             nest.at[0]);
+    emit_line(e,
+              "y[%s] = requantize(%s, fits ? m : 0, fits ? k : 0, %d, %d, "
+              "%s, %s%d%s, %d);",
+              nest.at[y], value, a->left, a->once, addend,
+              a->low == INT32_MIN ? "-1 + (" : "",
+              a->low == INT32_MIN ? -INT32_MAX : a->low,
+              a->low == INT32_MIN ? ")" : "", a->high);
     emit_nest_close(e, &nest);
     return 0;
 }

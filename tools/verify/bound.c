@@ -231,6 +231,8 @@ static double local_bound(const struct kern_problem *p, double y, double u)
             break;
         }
         return 0;
+    case KERN_REQUANTIZE: /* integers */
+        return 0;
     case KERN_CONV_FPROP:
     case KERN_CONV_TRANSPOSE_FPROP:
     case KERN_CONV_WGRAD:

@@ -122,6 +122,7 @@ double problem_terms(const struct kern_problem *p)
     case KERN_UNARY:
     case KERN_PRELU:
     case KERN_BINARY:
+    case KERN_REQUANTIZE:
     case KERN_WHERE:
     case KERN_ARG_REDUCE:
     case KERN_GATHER:
@@ -249,6 +250,7 @@ bool data_is_exact(const struct kern_problem *p)
     case KERN_SCALE_SHIFT:
     case KERN_PRELU:
     case KERN_PRELU_DGRAD:
+    case KERN_REQUANTIZE:
     case KERN_WHERE:
     case KERN_ARG_REDUCE:
     case KERN_GATHER:
@@ -421,6 +423,28 @@ static int64_t integer_value(const struct kern_problem *p, int i,
     return rng_range(rng, -100, 100);
 }
 
+/* Sums, factors of all sizes with most near 2^-8, addends. */
+static int64_t requantize_value(const struct kern_problem *p, int i,
+                                struct rng *rng)
+{
+    const int64_t most = p->in[0].dtype == INFER_I32            ? INT32_MAX
+                         : infer_dtype_size(p->in[0].dtype) < 4 ? 256
+                                                                : 1 << 24;
+
+    switch (i) {
+    case 0:
+        return rng_chance(rng, 80) ? rng_range(rng, -most / 256, most / 256)
+                                   : rng_range(rng, -most, most);
+    case 1:
+        return rng_range(rng, rng_chance(rng, 95) ? 1 << 30 : 0, INT32_MAX);
+    case 2:
+        return rng_chance(rng, 70) ? rng_range(rng, -12, 0)
+                                   : rng_range(rng, -31, 30);
+    default:
+        return rng_range(rng, -1000, 1000);
+    }
+}
+
 bool data_takes_infinite(const struct kern_problem *p)
 {
     return (is_product(p->op) || p->op == KERN_POOL_FPROP) &&
@@ -455,6 +479,11 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
 {
     const enum infer_dtype dtype = p->in[i].dtype;
 
+    if (p->op == KERN_REQUANTIZE) {
+        for (int64_t at = 0; at < count; at++)
+            scalar_store(dtype, dense, at, (double)requantize_value(p, i, rng));
+        return;
+    }
     if (i == PRODUCT_TABLE_IN && product_table_of(p) && quant_of(p)) {
         /* Rows may have a way for errors of 16 bits. */
         const bool wide = rng_chance(rng, 50);

@@ -271,8 +271,8 @@ static bool find_order(const struct pass *p, const struct graph_node *n,
 static bool operands_allow(const struct pass *p, const struct graph_node *n,
                            const struct order *o)
 {
-    bool broadcasts =
-        n->op == GRAPH_BINARY || n->op == GRAPH_WHERE || n->op == GRAPH_PRELU;
+    bool broadcasts = n->op == GRAPH_BINARY || n->op == GRAPH_WHERE ||
+                      n->op == GRAPH_PRELU || n->op == GRAPH_REQUANTIZE;
 
     for (int i = 0; i < operand_count(n); i++) {
         enum operand kind = n->in[i] < 0 ? OTHER : classify(p, n->in[i], o);

@@ -20,6 +20,48 @@ void tflite_import_unary(struct tflite_import *im, int kind)
     tflite_out(im, 0, x, swapped);
 }
 
+/* Integers of one scale as those of another, within the bounds of q. */
+static int rescale(struct tflite_import *im, int x,
+                   const struct tflite_tensor *in, const struct tflite_quant *q)
+{
+    const struct tflite_quant from = tflite_quant(im, in);
+    const double factor = (double)from.scale / (double)q->scale;
+
+    return tflite_requantise(im, x, &factor, 1, 0, 2, q);
+}
+
+/* Whether input 0 and the output are integers with scales: they stay so. */
+static bool stays_integer(struct tflite_import *im, struct tflite_tensor *in,
+                          struct tflite_tensor *out)
+{
+    *in = tflite_input_tensor(im, 0);
+    *out = tflite_output_tensor(im, 0);
+    im->raw = tflite_is_quantised(in) && tflite_is_quantised(out);
+    return im->raw;
+}
+
+/* The magnitude of integers is one before it takes the output's scale. */
+void tflite_import_abs(struct tflite_import *im, int param)
+{
+    struct tflite_tensor in, out;
+    struct tflite_quant q;
+    bool swapped;
+    int x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1))
+        return;
+    if (stays_integer(im, &in, &out))
+        q = tflite_quant(im, &out);
+    x = tflite_in_any_order(im, &swapped);
+    x = tflite_plain_unary(im, x, KERN_ABS);
+    if (im->raw)
+        x = tflite_same_quant(&in, &out)
+                ? tflite_unary(im, x, KERN_CLIP, (float)q.low, (float)q.high)
+                : rescale(im, x, &in, &q);
+    tflite_out(im, 0, x, swapped);
+}
+
 /* Between tensors of equal scales integers are only clipped. */
 void tflite_import_relu(struct tflite_import *im, int act)
 {
@@ -32,17 +74,16 @@ void tflite_import_relu(struct tflite_import *im, int act)
 
     if (!tflite_arity(im, 1, 1))
         return;
-    in = tflite_input_tensor(im, 0);
-    out = tflite_output_tensor(im, 0);
-    if (tflite_is_quantised(&in) && tflite_same_quant(&in, &out)) {
-        im->raw = true;
-        q = tflite_quant(im, &in);
+    if (stays_integer(im, &in, &out)) {
+        q = tflite_quant(im, &out);
         tflite_quant_clip(im, (enum tflite_activation)act, &q);
         low = (float)q.low;
         high = (float)q.high;
     }
     x = tflite_in_any_order(im, &swapped);
-    if (act == TFLITE_RELU && !im->raw)
+    if (im->raw && !tflite_same_quant(&in, &out))
+        x = rescale(im, x, &in, &q);
+    else if (act == TFLITE_RELU && !im->raw)
         x = tflite_plain_unary(im, x, KERN_RELU);
     else
         x = tflite_unary(im, x, KERN_CLIP, low, high);
@@ -269,6 +310,63 @@ static bool multiply_integers(struct tflite_import *im, int kind)
     return true;
 }
 
+static bool is_power_of_two(float v)
+{
+    int exponent;
+
+    return frexp((double)v, &exponent) == 0.5;
+}
+
+/* ADD and SUB of integers: both are brought to a scale that leaves `left` more
+ * bits, then their sum to the output's.  Files of 16 bits may ask for shifts
+ * alone where all scales are powers of two. */
+static bool add_integers(struct tflite_import *im, int kind)
+{
+    const struct tflite_tensor t[2] = {tflite_input_tensor(im, 0),
+                                       tflite_input_tensor(im, 1)};
+    const struct tflite_tensor out = tflite_output_tensor(im, 0);
+    const int left = out.type == TFLITE_INT16 ? 15 : 20;
+    struct graph_requantize how = {
+        .requantize = {.left = left, .low = INT32_MIN, .high = INT32_MAX},
+        .to = INFER_I32};
+    struct tflite_quant from[2], q;
+    struct tflite_factor f;
+    double largest;
+    bool swapped;
+    int rank, x[2];
+
+    if ((kind != KERN_ADD && kind != KERN_SUB) || !tflite_is_quantised(&t[0]) ||
+        !tflite_is_quantised(&t[1]) || !tflite_is_quantised(&out) ||
+        t[0].type != out.type || t[1].type != out.type)
+        return false;
+    for (int i = 0; i < 2; i++)
+        from[i] = tflite_quant(im, &t[i]);
+    q = tflite_quant(im, &out);
+    if (out.type == TFLITE_INT16 && fb_u8(&im->op.options, 1, 1) != 0 &&
+        is_power_of_two(from[0].scale) && is_power_of_two(from[1].scale) &&
+        is_power_of_two(q.scale))
+        return false;
+    im->raw = true;
+    tflite_quant_clip(im, tflite_activation(im, 0), &q);
+    swapped = common(im, 2, &rank);
+    largest = 2 * fmax((double)from[0].scale, (double)from[1].scale);
+    x[0] = x[1] = -1;
+    for (int i = 0; i < 2 && im->status == 0; i++) {
+        f = tflite_factor((double)from[i].scale / largest);
+        x[i] = tflite_multiply(im, tflite_operand(im, i, rank, swapped),
+                               kind == KERN_ADD && i == 1 ? x[0] : -1, &f, 1, 0,
+                               &how);
+    }
+    if (kind == KERN_SUB)
+        x[1] = tflite_binary(im, KERN_SUB, x[0], x[1]);
+    f = tflite_factor(largest / ldexp((double)q.scale, left));
+    how.requantize =
+        (struct kern_requantize){.low = (int)q.low, .high = (int)q.high};
+    how.to = INFER_F32;
+    tflite_out(im, 0, tflite_multiply(im, x[1], -1, &f, 1, 0, &how), swapped);
+    return true;
+}
+
 /* Operators with a fused activation. */
 static bool has_activation(int code)
 {
@@ -280,7 +378,8 @@ void tflite_import_binary(struct tflite_import *im, int kind)
     bool swapped;
     int rank, a, b, x;
 
-    if (!tflite_arity(im, 2, 2) || multiply_integers(im, kind))
+    if (!tflite_arity(im, 2, 2) || multiply_integers(im, kind) ||
+        add_integers(im, kind))
         return;
     swapped = common(im, 2, &rank);
     a = tflite_operand(im, 0, rank, swapped);

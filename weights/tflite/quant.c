@@ -3,11 +3,8 @@
  * TensorFlow Lite: quantised tensors, q = round(x / s) + z.
  *
  * Sums of products of whole numbers are exact in single precision up to 2^24.
- * What follows a sum is the arithmetic of the reference kernels: the factor
- * s1 s2 / s3 is m 2^-k with m in [1/2, 1); the sum times m is rounded, then
- * that times 2^-k, halves away from zero.  Both roundings are made here, as
- * operations on floats.  The product has 24 bits where the kernels have 31:
- * rarely a result is off by 1.
+ * What follows a sum is the arithmetic of the reference kernels in fixed point,
+ * with factors of 31 bits, as nodes requantize.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -188,132 +185,95 @@ struct constant *tflite_dequantised(struct tflite_import *im,
 
 /* ---- after a sum --------------------------------------------------- */
 
-/* A factor m 2^-k; k is not negative. */
-struct part {
-    double m;
-    int k;
-};
-
-/* m 2^exponent. */
-static struct part part_of(double m, int exponent)
-{
-    return exponent > 0 ? (struct part){ldexp(m, exponent), 0}
-                        : (struct part){m, -exponent};
-}
-
-/* m in [1/2, 1), or from 1 on where k would be negative. */
-static struct part split(double factor)
-{
-    int exponent;
-    const double m = frexp(factor, &exponent);
-
-    return part_of(m, exponent);
-}
-
-/* One number a channel, or one for all. */
-static int numbers(struct tflite_import *im, const float *v, int64_t n,
-                   int rank, int axis)
+/* Integers of one dimension, or one for all, that broadcast to x. */
+static int integers(struct tflite_import *im, int x, const int32_t *v,
+                    int64_t n, int axis)
 {
     int64_t dim[INFER_MAX_RANK];
     struct constant *c;
+    int rank;
 
+    if (im->status < 0)
+        return -1;
+    rank = tflite_value_type(im, x, 0)->rank;
     for (int i = 0; i < rank; i++)
         dim[i] = 1;
-    dim[axis < 0 ? rank + axis : axis] = n;
-    c = tflite_constant_new(im, INFER_F32, rank, dim);
+    for (int64_t i = 1; i < n; i++)
+        if (v[i] != v[0]) {
+            dim[axis < 0 ? rank + axis : axis] = n;
+            break;
+        }
+    c = tflite_constant_new(im, INFER_I32, rank, dim);
     if (c)
-        memcpy(c->data, v, (size_t)n * sizeof *v);
+        memcpy(c->data, v, (size_t)constant_count(c) * sizeof *v);
     return tflite_add_constant(im, -1, c);
 }
 
-/* x times a number, plus another, by channel. */
-static int scale(struct tflite_import *im, int x, const float *by,
-                 const float *plus, int64_t n, int axis)
+struct tflite_factor tflite_factor(double v)
 {
-    const int rank = im->status < 0 ? 0 : tflite_value_type(im, x, 0)->rank;
-    bool same = true;
+    struct tflite_factor f = {0, 0};
+    int64_t bits = llround(ldexp(frexp(v, &f.shift), 31));
 
-    for (int64_t i = 1; i < n; i++)
-        same = same && by[i] == by[0] && plus[i] == plus[0];
-    if (im->status < 0 || same)
-        return tflite_unary(im, x, KERN_LINEAR, by[0], plus[0]);
-    if (axis == 1 || rank == 2) {
-        const int in[3] = {x, tflite_vector(im, by, n),
-                           tflite_vector(im, plus, n)};
-        return tflite_emit(im, GRAPH_SCALE_SHIFT, NULL, in, 3);
+    if (bits == (int64_t)1 << 31) {
+        bits /= 2;
+        f.shift++;
     }
-    x = tflite_binary(im, KERN_MUL, x, numbers(im, by, n, rank, axis));
-    return tflite_binary(im, KERN_ADD, x, numbers(im, plus, n, rank, axis));
+    f.multiplier = (int32_t)bits;
+    if (f.shift < -31)
+        return (struct tflite_factor){0, 0};
+    return f.shift > 30 ? (struct tflite_factor){INT32_MAX, 30} : f;
 }
 
-/* Where nothing negative is left, two roundings are one: a sum is rounded up
- * from n + 1/2 - 2^-(k+1) on. */
-static int once(struct tflite_import *im, int x, const struct part *part,
-                int64_t n, int axis, bool early, float *by, float *plus)
+int tflite_multiply(struct tflite_import *im, int x, int addend,
+                    const struct tflite_factor *factor, int64_t n, int axis,
+                    const struct graph_requantize *how)
 {
-    for (int64_t i = 0; i < n; i++) {
-        by[i] = (float)ldexp(part[i].m, -part[i].k);
-        plus[i] = early && part[i].k > 0 ? ldexpf(0.5f, -part[i].k) : 0;
-    }
-    return scale(im, x, by, plus, n, axis);
-}
+    union graph_attr attr = {.requantize = *how};
+    int32_t *v;
+    int in[4] = {x, -1, -1, addend};
 
-static int twice(struct tflite_import *im, int x, const struct part *part,
-                 int64_t n, int axis, float *by, float *plus)
-{
-    for (int64_t i = 0; i < n; i++) {
-        by[i] = (float)part[i].m;
-        plus[i] = 0;
-    }
-    x = scale(im, x, by, plus, n, axis);
-    x = tflite_plain_unary(im, x, KERN_ROUND);
-    for (int64_t i = 0; i < n; i++)
-        by[i] = ldexpf(AWAY, -part[i].k);
-    return scale(im, x, by, plus, n, axis);
-}
-
-/* The first rounding keeps the factor out of the weights, in which sums would
- * no longer be whole. */
-static int requantise(struct tflite_import *im, int x, const struct part *part,
-                      int64_t n, int axis, int roundings,
-                      const struct tflite_quant *q)
-{
-    float *by, *plus;
-
-    by = calloc((size_t)n + 1, sizeof *by);
-    plus = calloc((size_t)n + 1, sizeof *plus);
-    if (!by || !plus) {
-        free(by);
-        free(plus);
-        return tflite_fail(im, INFER_EMEMORY, "out of memory");
-    }
-    x = tflite_plain_unary(im, x, KERN_ROUND);
     if (im->status < 0)
-        x = -1;
-    else if (roundings == 1 || q->low >= 0)
-        x = once(im, x, part, n, axis, roundings > 1, by, plus);
-    else
-        x = twice(im, x, part, n, axis, by, plus);
-    free(by);
-    free(plus);
-    return clip_and_round(im, x, q);
+        return -1;
+    v = calloc((size_t)n + 1, sizeof *v);
+    if (!v)
+        return tflite_fail(im, INFER_EMEMORY, "out of memory");
+    for (int64_t i = 0; i < n; i++)
+        v[i] = factor[i].multiplier;
+    in[1] = integers(im, x, v, n, axis);
+    for (int64_t i = 0; i < n; i++)
+        v[i] = factor[i].shift;
+    in[2] = integers(im, x, v, n, axis);
+    free(v);
+    return tflite_emit(im, GRAPH_REQUANTIZE, &attr, in, addend < 0 ? 3 : 4);
+}
+
+static int requantise(struct tflite_import *im, int x,
+                      const struct tflite_factor *factor, int64_t n, int axis,
+                      int roundings, const struct tflite_quant *q)
+{
+    const struct graph_requantize how = {.requantize = {.low = (int)q->low,
+                                                        .high = (int)q->high,
+                                                        .once = roundings == 1},
+                                         .to = INFER_F32};
+
+    return tflite_multiply(im, x, -1, factor, n, axis, &how);
 }
 
 int tflite_requantise(struct tflite_import *im, int x, const double *factor,
                       int64_t n, int axis, int roundings,
                       const struct tflite_quant *q)
 {
-    struct part *part;
+    struct tflite_factor *f;
 
     if (im->status < 0)
         return -1;
-    part = calloc((size_t)n + 1, sizeof *part);
-    if (!part)
+    f = calloc((size_t)n + 1, sizeof *f);
+    if (!f)
         return tflite_fail(im, INFER_EMEMORY, "out of memory");
     for (int64_t i = 0; i < n; i++)
-        part[i] = split(factor[i]);
-    x = requantise(im, x, part, n, axis, roundings, q);
-    free(part);
+        f[i] = tflite_factor(factor[i]);
+    x = requantise(im, x, f, n, axis, roundings, q);
+    free(f);
     return x;
 }
 
@@ -322,20 +282,16 @@ int tflite_requantise(struct tflite_import *im, int x, const double *factor,
 int tflite_requantise_mean(struct tflite_import *im, int x, double factor,
                            int64_t n, const struct tflite_quant *q)
 {
-    struct part part;
-    int exponent, shift = 0;
-    int64_t bits;
+    struct tflite_factor f = tflite_factor(factor);
+    int shift = 0;
 
-    if (im->status < 0)
-        return -1;
-    bits = (int64_t)round(ldexp(frexp(factor, &exponent), 31));
     while (n >> shift > 1)
         shift++;
-    if (shift > 31 + exponent)
-        shift = 31 + exponent < 0 ? 0 : 31 + exponent;
-    bits = (bits << shift) / n;
-    part = part_of(ldexp((double)bits, -31), exponent - shift);
-    return requantise(im, x, &part, 1, 0, 2, q);
+    if (shift > 31 + f.shift)
+        shift = 31 + f.shift < 0 ? 0 : 31 + f.shift;
+    f.multiplier = (int32_t)(((int64_t)f.multiplier << shift) / n);
+    f.shift -= shift;
+    return requantise(im, x, &f, 1, 0, 2, q);
 }
 
 /* The factor moves halves up in spite of the error of x, and leaves the next

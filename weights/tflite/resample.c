@@ -254,6 +254,14 @@ void tflite_import_resize(struct tflite_import *im, int mode)
     out = tflite_output_tensor(im, 0);
     im->raw = tflite_is_quantised(&in) && tflite_same_quant(&in, &out);
     x = tflite_in(im, 0, true);
+    if (im->raw && mode == KERN_BILINEAR && attr.resize.n_sizes > 0 &&
+        tflite_has_bilinear_integers(im, &in, attr.resize.size + 2)) {
+        const struct tflite_quant q = tflite_quant(im, &in);
+        x = tflite_bilinear_integers(im, x, &q, attr.resize.size + 2, corners,
+                                     centres);
+        tflite_out(im, 0, x, true);
+        return;
+    }
     x = tflite_emit(im, GRAPH_RESIZE, &attr, &x, 1);
     if (im->raw && mode == KERN_BILINEAR && im->status == 0) {
         const struct tflite_quant q = tflite_quant(im, &in);

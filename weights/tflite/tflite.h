@@ -12,6 +12,7 @@
  *   fold.c         operators of constants, computed while importing
  *   loop.c         WHILE, iteration by iteration
  *   sparse.c       constants whose zeros are left out
+ *   bilinear.c     resizing of integers
  *   quant.c        numbers of eight and sixteen bits
  *   the rest       one function an operator, listed in ops.def
  *
@@ -364,9 +365,21 @@ int tflite_round_away(struct tflite_import *im, int x);
 struct constant *tflite_dequantised(struct tflite_import *im,
                                     const struct tflite_tensor *t,
                                     const struct constant *c, bool raw);
+/* The factor multiplier 2^(shift - 31), rounded to 31 bits as the kernels do.
+ */
+struct tflite_factor {
+    int32_t multiplier;
+    int shift;
+};
+struct tflite_factor tflite_factor(double v);
+/* A node requantize: x times n factors, one an entry of the axis, or 1; addend:
+ * a value of I32, or -1. */
+int tflite_multiply(struct tflite_import *im, int x, int addend,
+                    const struct tflite_factor *factor, int64_t n, int axis,
+                    const struct graph_requantize *how);
 /* What the integer kernels do to a sum of products: they multiply it by a
- * factor below 1, which rounds once or twice, and clip.  n factors, one an
- * entry of the axis, or 1. */
+ * factor, which rounds once or twice, and clip.  n factors, one an entry of the
+ * axis, or 1. */
 int tflite_requantise(struct tflite_import *im, int x, const double *factor,
                       int64_t n, int axis, int roundings,
                       const struct tflite_quant *q);
@@ -378,6 +391,15 @@ int tflite_requantise_mean(struct tflite_import *im, int x, double factor,
  * integer q, halves away from zero. */
 int tflite_round_integers(struct tflite_import *im, int x, int64_t n,
                           const struct tflite_quant *q);
+
+/* RESIZE_BILINEAR of input 0 in the graph's order to size[] (height, width), as
+ * the kernel for integers computes it, where that is possible (bilinear.c). */
+bool tflite_has_bilinear_integers(struct tflite_import *im,
+                                  const struct tflite_tensor *in,
+                                  const int64_t *size);
+int tflite_bilinear_integers(struct tflite_import *im, int x,
+                             const struct tflite_quant *q, const int64_t *size,
+                             bool corners, bool centres);
 
 /* ---- integers as weights of floats (hybrid.c) ---------------------- */
 

@@ -104,3 +104,45 @@ bool op_quantize_separable(const struct graph_separable_args *args)
     }
     return true;
 }
+
+/* All inputs broadcast to each other. */
+int op_requantize_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    const struct graph_requantize *a = &args->attr->requantize;
+    const enum infer_dtype x = args->in[0].dtype;
+    struct graph_type wide = args->in[0];
+    int rc = INFER_OK;
+
+    if (a->to != INFER_F32 && a->to != INFER_I32)
+        return error_set(err, INFER_EFORMAT, "to is neither F32 nor I32");
+    if (a->requantize.left < 0 || a->requantize.left > 31 ||
+        a->requantize.low > a->requantize.high)
+        return error_set(
+            err, INFER_EFORMAT, "shift by %d to the left, bounds %d and %d",
+            a->requantize.left, a->requantize.low, a->requantize.high);
+    if (x != INFER_NONE && !scalar_is_float(x) && x != INFER_I32)
+        return error_set(err, INFER_EFORMAT, "input is %s, not floats or I32",
+                         infer_dtype_name(x));
+    args->out[0].rank = -1;
+    args->out[0].dtype = a->to;
+    for (int i = 0; i < args->n_in && rc == INFER_OK; i++) {
+        if (!op_has(args, i))
+            continue;
+        if (i > 0 && args->in[i].dtype != INFER_NONE &&
+            args->in[i].dtype != INFER_I32)
+            return error_set(err, INFER_EFORMAT,
+                             "multiplier, shift or addend is %s, expected I32",
+                             infer_dtype_name(args->in[i].dtype));
+        if (args->in[i].rank < 0)
+            return INFER_OK;
+        if (i > 0) {
+            const struct graph_type before = wide;
+            rc = op_broadcast(&before, &args->in[i], &wide, err);
+        }
+    }
+    if (rc == INFER_OK) {
+        args->out[0] = wide;
+        args->out[0].dtype = a->to;
+    }
+    return rc;
+}

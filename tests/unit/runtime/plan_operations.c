@@ -653,10 +653,66 @@ TEST(test_reduced_view)
     free(x.data);
 }
 
+/* Integers by gemmlowp's definition: the first two are the sum and the factor
+ * of a convolution of PoseNet, whose product in single precision is rounded up.
+ * Negative halves tell two roundings from one. */
+TEST(test_requantize)
+{
+    static const float values[] = {14942, -14942, 1, -1, 3, -3, 6, -6, 5, -5};
+    static const struct {
+        int32_t multiplier, shift;
+        bool once;
+        float want[10];
+    } cases[] = {
+        {1526823164, -8, false, {41, -41, 0, 0, 0, 0, 0, 0, 0, 0}},
+        {1 << 30, 0, false, {7471, -7471, 1, 0, 2, -1, 3, -3, 3, -2}},
+        {1 << 30, -1, false, {3736, -3736, 1, 0, 1, -1, 2, -2, 2, -1}},
+        {1 << 30, 2, false, {29884, -29884, 2, -2, 6, -6, 12, -12, 10, -10}},
+        {1 << 30, -1, true, {3736, -3735, 0, 0, 1, -1, 2, -1, 1, -1}},
+        {1 << 30, 2, true, {29884, -29884, 2, -2, 6, -6, 12, -12, 10, -10}},
+        {INT32_MAX, -3, true, {1868, -1868, 0, 0, 0, 0, 1, -1, 1, -1}},
+    };
+    const enum infer_backend backend[] = {INFER_BACKEND_REF,
+                                          INFER_BACKEND_AUTO};
+    const int64_t dim[] = {1, 10}, one = 1;
+    struct infer_array x = {
+        .dtype = INFER_F32, .rank = 2, .dim = {1, 10}, .bytes = sizeof values};
+
+    x.data = (void *)values;
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        struct graph *g = graph_new();
+        int node, v = input(g, "x", 2, dim), factor[2], added;
+        struct infer_array y;
+
+        for (int k = 0; k < 2; k++) {
+            struct constant *c = constant_new(INFER_I32, 1, &one);
+            int32_t *to = (int32_t *)(void *)c->data;
+
+            to[0] = k == 0 ? cases[i / 2].multiplier : cases[i / 2].shift;
+            factor[k] = graph_add_constant(g, k == 0 ? "m" : "s", c);
+        }
+        /* The result as I32, to which the same is added. */
+        added =
+            add(g, GRAPH_REQUANTIZE, "a", IN(v, factor[0], factor[1]), &node);
+        g->node[node].attr.requantize.requantize.once = cases[i / 2].once;
+        g->node[node].attr.requantize.to = INFER_I32;
+        v = add(g, GRAPH_REQUANTIZE, "y", IN(v, factor[0], factor[1], added),
+                &node);
+        g->node[node].attr.requantize.requantize.once = cases[i / 2].once;
+        g->node[node].attr.requantize.requantize.low = -5000;
+        y = run_graph(g, v, backend[i % 2], &x);
+        for (int k = 0; k < 10; k++)
+            assert_float_equal(((const float *)y.data)[k],
+                               fmaxf(-5000, 2 * cases[i / 2].want[k]), 0);
+        free(y.data);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantize),
+        cmocka_unit_test(test_requantize),
         cmocka_unit_test(test_operations),
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_blocks_in_place),

@@ -451,6 +451,40 @@ static void alike(void **unused)
         fail_msg("%d functions", functions);
 }
 
+/* Sums as integers: a factor a channel, wide sums, one rounding. */
+static void integers(void **unused)
+{
+    static const int32_t factors[2][6] = {
+        {1526823164, 1 << 30, INT32_MAX, 1 << 30, 0, -5}, {-2, -4, 0, 3, 0, 1}};
+    const int64_t dim[3] = {6, 1, 1};
+    int x, y, z, node, at[2];
+
+    (void)unused;
+    for (int i = 0; i < 4; i++) {
+        struct graph *g = start(DIMS(2, 6, 5, 4), &x);
+        struct graph_requantize *a;
+
+        for (int k = 0; k < 2; k++) {
+            struct constant *c = constant_new(INFER_I32, 3, dim);
+
+            memcpy(c->data, factors[k], sizeof factors[k]);
+            at[k] = graph_add_constant(g, k == 0 ? "m" : "s", c);
+        }
+        y = add_unary(g, NULL, x, KERN_LINEAR);
+        g->node[g->n_nodes - 1].attr.unary.a = 1000;
+        z = add(g, GRAPH_REQUANTIZE, NULL, IN(y, at[0], at[1]), &node);
+        a = &g->node[node].attr.requantize;
+        a->to = INFER_I32;
+        a->requantize.left = i % 2 ? 7 : 0;
+        a->requantize.once = i > 1;
+        z = add(g, GRAPH_REQUANTIZE, NULL, IN(y, at[0], at[1], z), &node);
+        a = &g->node[node].attr.requantize;
+        a->requantize.low = -900;
+        a->requantize.once = i > 1;
+        check("integers", g, z);
+    }
+}
+
 /* ---- refusals ------------------------------------------------------ */
 
 static void refused(void **unused)
@@ -486,7 +520,7 @@ int main(void)
         cmocka_unit_test(reductions),   cmocka_unit_test(norms),
         cmocka_unit_test(moves),        cmocka_unit_test(blocks),
         cmocka_unit_test(gates),        cmocka_unit_test(alike),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(integers),     cmocka_unit_test(refused),
     };
     char command[128];
 

@@ -167,8 +167,9 @@ static bool check_made(const char *folder, const char *name)
 /* Integers whose roundings are those of the reference kernels. */
 TEST(test_roundings)
 {
-    static const char *const names[] = {"q_leaky_int8", "q_means_int8",
-                                        "q_prelu_int8", "q_resize_int8"};
+    static const char *const names[] = {"q_add_int8",    "q_leaky_int8",
+                                        "q_means_int8",  "q_prelu_int8",
+                                        "q_resize_int8", "q_up_int8"};
 
     for (size_t i = 0; i < COUNT(names); i++) {
         struct weights_import import, io;
