@@ -128,6 +128,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     if (vector_conv_spreads(p))
         return onednn_refuse(why, "leaves groups that share a vector to the "
                                   "row of any window");
+    if (vector_conv_streams(p))
+        return onednn_refuse(why, "leaves many weights for few pixels to the "
+                                  "pointwise row and that of any window");
     return onednn_layer_supports(make, p, d, why);
 }
 

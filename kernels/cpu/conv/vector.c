@@ -12,6 +12,11 @@
 #include "kernels/problem.h"
 #include "kernels/test_hooks.h"
 
+/* Pixels up to which, and bytes of weights from which, a layer takes the time
+ * of reading its weights from memory (Sapphire Rapids, L2 cache of 2 MiB). */
+#define STREAM_PIXELS 64
+#define STREAM_BYTES  (1 << 20)
+
 /* Channels and outputs of a group up to which a vector holds several. */
 #define SPREAD_CHANNELS 8
 
@@ -88,6 +93,19 @@ bool vector_conv_spreads(const struct kern_problem *p)
 
     return cpu_has_avx512() && groups > 1 && c > 1 && c <= SPREAD_CHANNELS &&
            k > 0 && k <= SPREAD_CHANNELS && p->in[X].rank <= 4 &&
+           vector_conv_supports(p, NULL) == 0;
+}
+
+bool vector_conv_streams(const struct kern_problem *p)
+{
+    enum { X, W };
+    const int64_t k = p->out[0].dim[1];
+
+    return cpu_has_avx512() && p->attr.conv.groups == 1 && k > 0 &&
+           p->in[X].rank <= 4 &&
+           kern_tensor_count(&p->out[0]) <= STREAM_PIXELS * k &&
+           kern_tensor_count(&p->in[W]) >=
+               STREAM_BYTES / (int64_t)sizeof(float) &&
            vector_conv_supports(p, NULL) == 0;
 }
 

@@ -32,6 +32,9 @@ int vector_conv_supports(const struct kern_problem *p, struct infer_error *why);
 /* Whether conv_fprop_nhwc_f32_cpu_window takes p, several groups to a vector,
  * in less time than oneDNN. */
 bool vector_conv_spreads(const struct kern_problem *p);
+/* Whether p reads many weights for few pixels, which the loops of this folder
+ * do in less time than oneDNN: they fetch weights ahead. */
+bool vector_conv_streams(const struct kern_problem *p);
 /* Fills all but bias. */
 void vector_epilogue_fill(struct vector_epilogue *e,
                           const struct kern_epilogue *of);

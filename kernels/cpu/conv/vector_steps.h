@@ -236,6 +236,12 @@ INLINE void store_sum(const struct target *t, int row, int col, vec sum)
            n);
 }
 
+/* Rows of U that are fetched ahead: a panel is often read from memory for few
+ * rows of V, faster than the processor's own prefetcher follows. */
+#ifndef AHEAD
+#define AHEAD 32
+#endif
+
 /* `rows` rows of V times `cols` vectors of a panel of U, in registers.  Rows
  * are addressed from every third one, which x86 can do in one instruction. */
 INLINE void product_tile(int rows, int cols, const float *v, int64_t v_row,
@@ -253,6 +259,9 @@ INLINE void product_tile(int rows, int cols, const float *v, int64_t v_row,
     for (c = 0; c < channels; c++) {
         const vec u0 = load(u), u1 = cols > 1 ? load(u + LANES) : u0;
 
+        __builtin_prefetch(u + AHEAD * 2 * LANES);
+        if (cols > 1)
+            __builtin_prefetch(u + AHEAD * 2 * LANES + LANES);
 #pragma GCC unroll 12
         for (r = 0; r < rows; r++) {
             const vec s = splat(q[r / 3][r % 3 * v_row + c]);

@@ -25,6 +25,9 @@ INLINE void window_tile(int rows, int cols, const struct window_run *run,
         for (int64_t c = 0; c < length; c++) {
             const vec u0 = load(u), u1 = cols > 1 ? load(u + LANES) : u0;
 
+            __builtin_prefetch(u + AHEAD * 2 * LANES);
+            if (cols > 1)
+                __builtin_prefetch(u + AHEAD * 2 * LANES + LANES);
 #pragma GCC unroll 12
             for (r = 0; r < rows; r++) {
                 const vec x = splat(q[r / 3][r % 3 * step + c]);
