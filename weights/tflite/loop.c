@@ -45,8 +45,7 @@ struct outer {
     bool raw, parts_found;
 };
 
-/* A value that stands for the same as v. */
-static struct tflite_value share(const struct tflite_value *v)
+struct tflite_value tflite_value_share(const struct tflite_value *v)
 {
     struct tflite_value to = {.state = v->state,
                               .plain = v->plain,
@@ -178,7 +177,7 @@ static void set_inputs(struct tflite_import *im, const struct states *s)
             tflite_fail(im, INFER_EUNSUPPORTED,
                         "variable %d changes its type in a loop", i);
         else
-            im->value[at] = share(&s->v[i]);
+            im->value[at] = tflite_value_share(&s->v[i]);
     }
 }
 
@@ -198,7 +197,7 @@ static bool take_output(struct tflite_import *im, int o, struct tflite_value *v,
                     o);
     if (im->status < 0)
         return false;
-    *v = share(&im->value[at]);
+    *v = tflite_value_share(&im->value[at]);
     return true;
 }
 
@@ -371,7 +370,7 @@ static void start(struct tflite_import *im, struct states *s)
             tflite_fail(im, INFER_EFORMAT, "nothing produces input %d", i);
         if (im->status < 0)
             return;
-        s->v[i] = share(&im->value[at]);
+        s->v[i] = tflite_value_share(&im->value[at]);
         s->n = i + 1;
     }
 }
@@ -402,7 +401,7 @@ static void finish(struct tflite_import *im, struct states *s)
                         "output %d has another type than the loop's variable",
                         i);
         else if (im->status == 0) {
-            im->value[at] = share(&s->v[i]);
+            im->value[at] = tflite_value_share(&s->v[i]);
             name_output(im, &t, &s->v[i]);
         }
     }
@@ -438,4 +437,26 @@ void tflite_import_while(struct tflite_import *im, int param)
         drop_states(s);
     }
     free(s);
+}
+
+/* The network that fills variables before the first run. */
+void tflite_import_call_once(struct tflite_import *im, int param)
+{
+    struct body body = {.graph = fb_i32(&im->op.options, 0, 0)};
+    struct states *none = calloc(1, sizeof *none);
+    struct outer o;
+
+    (void)param;
+    if (!none)
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
+    else if (im->nested > 0 || im->initialising)
+        tflite_fail(im, INFER_EUNSUPPORTED, "within a loop, or another one");
+    if (im->status == 0) {
+        im->initialising = true;
+        begin(im, &body, none, &o);
+        end(im, &body, &o);
+        im->initialising = false;
+    }
+    drop_body(&body);
+    free(none);
 }

@@ -325,9 +325,12 @@ static int check_inputs(struct tflite_import *im)
 /* Whether integers may move as they are: in all tensors alike. */
 static bool alike(struct tflite_import *im)
 {
-    const struct tflite_tensor out = tflite_output_tensor(im, 0);
+    struct tflite_tensor out;
 
-    if (!im->row->moves || im->status < 0 || !tflite_is_quantised(&out))
+    if (!im->row->moves || im->status < 0)
+        return false;
+    out = tflite_output_tensor(im, 0);
+    if (im->status < 0 || !tflite_is_quantised(&out))
         return false;
     for (int i = 0; i < im->op.n_in; i++) {
         struct tflite_tensor t;
@@ -612,6 +615,7 @@ static int attempt(struct tflite_model *m,
         *out = im->g;
     else
         graph_free(im->g);
+    tflite_variables_clear(im);
     tflite_values_clear(im);
     free(im);
     return rc;

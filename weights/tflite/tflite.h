@@ -10,9 +10,9 @@
  *   value.c        tensors on the way: constants, shapes, orders of axes
  *   emit.c         nodes of the graph and their shapes
  *   fold.c         operators of constants, computed while importing
- *   loop.c         WHILE, iteration by iteration
+ *   loop.c         WHILE, iteration by iteration; CALL_ONCE
+ *   variables.c    what CALL_ONCE fills and operators read and write
  *   sparse.c       constants whose zeros are left out
- *   bilinear.c     resizing of integers
  *   quant.c        numbers of eight and sixteen bits
  *   the rest       one function an operator, listed in ops.def
  *
@@ -156,6 +156,7 @@ struct tflite_value {
 };
 
 struct tflite_import;
+struct tflite_variable;
 typedef void tflite_op_fn(struct tflite_import *im, int param);
 
 struct tflite_op {
@@ -190,6 +191,9 @@ struct tflite_import {
     int64_t looped_values;          /* tensors of loops, in each iteration */
     bool folding;     /* one is being computed, in a graph of its own */
     bool parts_found; /* of the values that are complex (spectrum.c) */
+    struct tflite_variable *variable; /* those that have been named */
+    int n_variables;
+    bool initialising; /* within CALL_ONCE */
 
     /* The operator being imported. */
     struct tflite_operator op;
@@ -291,6 +295,9 @@ struct constant *tflite_sparse(struct tflite_import *im,
                                const struct tflite_tensor *tensor,
                                enum infer_dtype dtype,
                                const unsigned char *data, size_t bytes);
+void tflite_variables_clear(struct tflite_import *im);
+/* A value that stands for the same, with references of its own. */
+struct tflite_value tflite_value_share(const struct tflite_value *v);
 /* Gives up the numbers of a value. */
 void tflite_value_forget(struct tflite_value *v);
 void tflite_values_clear(struct tflite_import *im);
@@ -391,15 +398,6 @@ int tflite_requantise_mean(struct tflite_import *im, int x, double factor,
  * integer q, halves away from zero. */
 int tflite_round_integers(struct tflite_import *im, int x, int64_t n,
                           const struct tflite_quant *q);
-
-/* RESIZE_BILINEAR of input 0 in the graph's order to size[] (height, width), as
- * the kernel for integers computes it, where that is possible (bilinear.c). */
-bool tflite_has_bilinear_integers(struct tflite_import *im,
-                                  const struct tflite_tensor *in,
-                                  const int64_t *size);
-int tflite_bilinear_integers(struct tflite_import *im, int x,
-                             const struct tflite_quant *q, const int64_t *size,
-                             bool corners, bool centres);
 
 /* ---- integers as weights of floats (hybrid.c) ---------------------- */
 

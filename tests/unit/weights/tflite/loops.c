@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TensorFlow Lite: loops over time steps. */
+/* TensorFlow Lite: loops over time steps, variables. */
 #include "tests/unit/weights/tflite/model.h"
 
 enum { GATHER = 36, ADD = 0, LESS = 58, WHILE = 119, CONCATENATION = 2 };
@@ -155,6 +155,83 @@ TEST(test_damaged_loop)
     }
 }
 
+/* ---- variables ----------------------------------------------------- */
+
+enum { CALL_ONCE = 129, VAR_HANDLE = 142, READ = 143, ASSIGN = 144 };
+#define RESOURCE 13
+
+/* A variable without a name, and its handle. */
+static int handle_of(struct model *m)
+{
+    const int h = model_add(m, "handle", RESOURCE, DIMS(1), NULL);
+
+    model_op(m, VAR_HANDLE, IN(h), h)->n_in = 0;
+    return h;
+}
+
+static void assign(struct model *m, int handle, int value)
+{
+    model_op(m, ASSIGN, IN(handle, value), 0)->n_out = 0;
+}
+
+enum form { FILLED, EMPTY, WRITTEN, KEPT, OTHER_TYPE };
+
+/* y = x + variable, which CALL_ONCE fills with 10 and 20, or the run with x. */
+static void make_variable(struct model *m, struct model *fill, enum form form)
+{
+    static const float values[2] = {10, 20};
+    static const int32_t integers[2] = {10, 20};
+    struct model_op *o;
+    int x, h, w, y;
+
+    memset(m, 0, sizeof *m);
+    memset(fill, 0, sizeof *fill);
+    h = handle_of(fill);
+    if (form != EMPTY)
+        assign(fill, h,
+               form == OTHER_TYPE
+                   ? model_ints(fill, "values", DIMS(2), integers)
+                   : model_float(fill, "values", DIMS(1, 2), values));
+    x = model_float(m, "x", DIMS(1, 2), NULL);
+    m->inner[0] = fill;
+    o = model_op(m, CALL_ONCE, IN(x), x);
+    o->n_in = o->n_out = 0;
+    model_option(o, 0, 4, 1);
+    h = handle_of(m);
+    if (form == WRITTEN)
+        assign(m, h, x);
+    w = model_float(m, "w", DIMS(1, 2), NULL);
+    model_op(m, READ, IN(h), w);
+    y = model_float(m, "y", DIMS(1, 2), NULL);
+    model_op(m, ADD, IN(x, w), y);
+    if (form == KEPT)
+        assign(m, h, y);
+    model_io(m, x, y);
+}
+
+TEST(test_variables)
+{
+    static const float x[2] = {1, 2};
+    static struct model m, fill;
+    float y[2];
+
+    make_variable(&m, &fill, FILLED);
+    run_model(must_read(&m), x, DIMS(1, 2), y, 2);
+    assert_true(y[0] == 11 && y[1] == 22);
+    make_variable(&m, &fill, WRITTEN);
+    run_model(must_read(&m), x, DIMS(1, 2), y, 2);
+    assert_true(y[0] == 2 && y[1] == 4);
+    make_variable(&m, &fill, EMPTY);
+    must_refuse(&m, INFER_EUNSUPPORTED, "a variable that nothing fills");
+    make_variable(&m, &fill, KEPT);
+    must_refuse(&m, INFER_EUNSUPPORTED, "keeps its value from run to run");
+    make_variable(&m, &fill, OTHER_TYPE);
+    must_refuse(&m, INFER_EUNSUPPORTED, "of another type");
+    make_variable(&m, &fill, FILLED);
+    m.op[0].option[0].value = 9;
+    must_refuse(&m, INFER_EFORMAT, "network 9 of 2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_loops_refused),
         cmocka_unit_test(test_update_slice),
         cmocka_unit_test(test_damaged_loop),
+        cmocka_unit_test(test_variables),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
