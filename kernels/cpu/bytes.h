@@ -30,6 +30,11 @@ void bytes_load(const struct bytes_scale *s, const void *x, int64_t step,
 void bytes_store(const struct bytes_scale *s, const float *v, void *y,
                  int64_t step, int64_t n);
 
+/* Integers of n values by products with 1 / scale, limited to low .. high, plus
+ * zero.  Returns the largest distance of a product from its integer. */
+float bytes_multiplied_avx512(const float *v, float inverse, float low,
+                              float high, int zero, uint8_t *y, int64_t n);
+
 /* All elements of several tensors of one shape as lines along one dimension,
  * the innermost of tensor 0, whose others are merged where all allow; long
  * lines are cut. */

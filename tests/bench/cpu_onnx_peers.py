@@ -69,22 +69,25 @@ def repeated(a, run):
     return 1e3 * least
 
 
-def rivals(a, path, name, x):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = a.threads
-    options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(path, options,
-                                           providers=["CPUExecutionProvider"])
+def openvino_run(a, path, x):
     core = openvino.Core()
     request = core.compile_model(
         core.read_model(path), "CPU",
         {"INFERENCE_NUM_THREADS": a.threads, "NUM_STREAMS": 1,
          "PERFORMANCE_HINT": "LATENCY",
          "INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
+    return lambda: repeated(a, lambda: request.infer([x], share_inputs=True))
+
+
+def rivals(a, path, name, x):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = a.threads
+    options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options,
+                                           providers=["CPUExecutionProvider"])
     return {"onnxruntime": lambda: repeated(
                 a, lambda: session.run(None, {name: x})),
-            "OpenVINO": lambda: repeated(
-                a, lambda: request.infer([x], share_inputs=True))}
+            "OpenVINO": openvino_run(a, path, x)}
 
 
 def compare(a, path, folder):

@@ -4,11 +4,15 @@
  *
  * A layer is a product: pixels times terms by terms times outputs, of one group
  * after the other.  Terms are the taps of the window, and of each the channels.
- * A block of pixels is gathered into rows of U8 values, then multiplied by all
- * panels of weights; where the pixels lie as such rows already, it is not
- * gathered.  A dense layer is a window of one.  Where the processor has a unit
- * of tiles, that sums whole steps of terms, and the vectors add the others.
- * Threads divide the blocks, and the panels where blocks are few.
+ * A block of pixels is multiplied by all panels of weights.  Its rows are
+ *   direct     where the pixels lie as rows of U8 values already
+ *   windows    pieces of the input: of all rows of the window, or of all taps.
+ *              The part of the input that a block reads is copied to a strip,
+ *              with its padding, unless it needs none and is U8
+ *   gathered   otherwise, and where the processor has a unit of tiles: that
+ *              sums whole steps of terms, and the vectors add the others.
+ * A dense layer is a window of one.  Threads divide the blocks, and the panels
+ * where blocks are few.
  */
 #include "config.h"
 
@@ -24,8 +28,14 @@
 
 enum { X = DOT_X, W = DOT_W };
 
-/* Most pixels of a block: a panel of weights is used for so many. */
-#define BLOCK 64
+/* Most pixels of a block, without tiles: a panel of weights is used for so
+ * many, five times the rows that AVX-512 takes at once. */
+#define BLOCK 60
+/* Most rows of a window by pieces, and bytes of a strip in the L2 cache. */
+#define MAX_PIECES 64
+/* Most outputs of narrow images by windows. */
+#define WINDOW_OUTPUTS 64
+#define MAX_STRIP      (1 << 18)
 
 struct state {
     struct dot_layer g;
@@ -35,10 +45,17 @@ struct state {
     int64_t even;   /* of even_step() */
     bool direct;    /* such pixels are U8: they are multiplied where they lie */
     int64_t block;  /* pixels of a block */
-    int64_t tiled;  /* steps of terms that the unit of tiles sums */
-    int64_t panels; /* of a group */
-    int64_t parts;  /* into which the panels of a block are divided */
-    int64_t vector; /* floats of a vector of outputs, rounded up */
+    bool windows; /* rows are windows of the input; the following are theirs */
+    bool strip;   /* which is copied first */
+    bool x_flip;  /* x is I8 */
+    int64_t lines, columns; /* output rows and columns of a block */
+    int64_t pixel, row;     /* bytes between input pixels and rows */
+    int64_t piece_at[MAX_PIECES];
+    int64_t pieces, quads; /* of a row; quads: of a piece */
+    int64_t tiled;         /* steps of terms that the unit of tiles sums */
+    int64_t panels;        /* of a group */
+    int64_t parts;         /* into which the panels of a block are divided */
+    int64_t vector;        /* floats of a vector of outputs, rounded up */
     size_t weights; /* bytes of them in the packed form; offsets follow */
     size_t buffer;  /* bytes of a thread's rows, and of its sums */
 };
@@ -76,13 +93,15 @@ static int64_t even_step(const struct dot_layer *g)
     return step;
 }
 
-/* Groups of few outputs become one that fills a panel: it is multiplied as a
- * whole anyway, and their pixels are gathered at once. */
+/* Groups of few outputs become one that fills a vector, or a panel of tiles: it
+ * is multiplied as a whole anyway, and their pixels are gathered at once. */
 static void merge_groups(struct state *s)
 {
     struct dot_layer *g = &s->g;
 
-    s->merged = g->outputs > 0 ? s->steps->panel / g->outputs : 1;
+    const int64_t fill = s->steps->sums ? s->steps->panel : dot_lanes(s->steps);
+
+    s->merged = g->outputs > 0 ? fill / g->outputs : 1;
     if (s->merged > g->groups)
         s->merged = g->groups;
     while (s->merged > 1 && (g->groups % s->merged != 0 ||
@@ -99,6 +118,78 @@ static void merge_groups(struct state *s)
     g->quads = (g->terms + 3) / 4;
 }
 
+/* Input rows, columns and bytes that a block of windows reads. */
+static int64_t strip_rows(const struct state *s)
+{
+    return (s->lines - 1) * s->g.step[1] +
+           (s->g.window[1] - 1) * s->g.dilation[1] + 1;
+}
+
+static int64_t strip_columns(const struct state *s)
+{
+    return (s->columns - 1) * s->g.step[2] +
+           (s->g.window[2] - 1) * s->g.dilation[2] + 1;
+}
+
+/* And the bytes behind them that the last quad of a piece reads. */
+static int64_t strip_bytes(const struct state *s)
+{
+    return strip_rows(s) * strip_columns(s) * s->g.channels + 4;
+}
+
+/* Divides the outputs into blocks of about as many rows and columns. */
+static void set_window_block(struct state *s)
+{
+    const struct dot_layer *g = &s->g;
+    int64_t parts = (g->out[2] + BLOCK - 1) / BLOCK;
+
+    s->columns = (g->out[2] + parts - 1) / parts;
+    s->lines = BLOCK / s->columns < g->out[1] ? BLOCK / s->columns : g->out[1];
+    parts = (g->out[1] + s->lines - 1) / s->lines;
+    s->lines = (g->out[1] + parts - 1) / parts;
+}
+
+/* Chooses pieces of windows; false: a gathered row is better, or the layer is
+ * none of such. */
+static bool set_windows(struct state *s)
+{
+    const struct dot_layer *g = &s->g;
+    int64_t inner, tap, down;
+
+    if (g->in[0] != 1 || g->window[0] != 1 || g->pad[0] != 0 ||
+        g->pixels == 0 || g->channels == 0 ||
+        g->window[1] * g->window[2] > MAX_PIECES)
+        return false;
+    set_window_block(s);
+    /* Many outputs hide the cost of gathering, and rows of several lines make
+     * higher tiles. */
+    if (g->outputs > WINDOW_OUTPUTS && s->columns < BLOCK / 2)
+        return false;
+    s->strip = dot_is_padded(g) || s->x_flip || g->channels % 4 != 0;
+    /* A strip would have the pixels that strides leave out. */
+    if (s->strip && g->taps == 1)
+        return false;
+    if (s->strip && strip_rows(s) * strip_columns(s) > MAX_STRIP / g->channels)
+        return false;
+    s->pixel = s->strip ? g->channels : g->x[2];
+    s->row = s->strip ? strip_columns(s) * g->channels : g->x[1];
+    tap = g->dilation[2] * s->pixel;
+    down = g->dilation[1] * s->row;
+    inner = tap == g->channels ? g->window[2] : 1;
+    s->quads = (inner * g->channels + 3) / 4;
+    s->pieces = g->taps / inner;
+    for (int64_t i = 0; i < s->pieces; i++)
+        s->piece_at[i] = inner > 1
+                             ? i * down
+                             : i / g->window[2] * down + i % g->window[2] * tap;
+    /* Quads that are not full cost as much as full ones. */
+    if (s->pieces * s->quads <= g->quads + g->quads / 2)
+        return true;
+    s->pieces = 1;
+    s->quads = g->quads;
+    return false;
+}
+
 /* Sets what depends on sizes that may be too large; false: they are. */
 static bool set_sizes(struct kern_exec *e, struct state *s)
 {
@@ -108,12 +199,15 @@ static bool set_sizes(struct kern_exec *e, struct state *s)
     s->vector = dot_layer_vector(g);
     if (!checked_mul((size_t)(s->panels * g->groups), (size_t)s->steps->panel,
                      &panel) ||
-        !checked_mul(panel, (size_t)g->quads * 4 + 4, &rows) ||
+        !checked_mul(panel, (size_t)(s->pieces * s->quads) * 4 + 4, &rows) ||
         rows > SIZE_MAX / 2)
         return false;
     s->weights = rows - panel * 4;
     e->packed[W] = rows;
-    s->buffer = s->direct ? 0 : (size_t)(g->quads * 4 * s->block);
+    if (s->windows)
+        s->buffer = s->strip ? (size_t)strip_bytes(s) : 0;
+    else
+        s->buffer = s->direct ? 0 : (size_t)(g->quads * 4 * s->block);
     if (s->tiled > 0)
         s->buffer += DOT_SUM_ROWS * DOT_SUM_PANEL * sizeof(int32_t);
     s->buffer = (s->buffer + 63) / 64 * 64;
@@ -121,6 +215,30 @@ static bool set_sizes(struct kern_exec *e, struct state *s)
         return false;
     e->workspace = (size_t)s->vector * 2 * sizeof(float) + scratch;
     return true;
+}
+
+/* Number of blocks of one group. */
+static int64_t blocks_of(const struct state *s)
+{
+    const struct dot_layer *g = &s->g;
+
+    if (g->pixels == 0)
+        return 0;
+    if (!s->windows)
+        return (g->pixels + s->block - 1) / s->block;
+    return g->pixels / (g->out[1] * g->out[2]) *
+           ((g->out[1] + s->lines - 1) / s->lines) *
+           ((g->out[2] + s->columns - 1) / s->columns);
+}
+
+/* Whole tiles of rows, without a last block of few: that would read all weights
+ * again for them. */
+static int64_t block_of(int64_t pixels)
+{
+    const int64_t tile = 12;
+    const int64_t rest = pixels % (BLOCK - tile);
+
+    return rest > 0 && rest <= tile ? BLOCK : BLOCK - tile;
 }
 
 /* Blocks of pixels, and parts of their panels, enough of them for the threads.
@@ -131,10 +249,13 @@ static void set_blocks(struct state *s)
     int64_t blocks;
 
     s->tiled = s->steps->sums ? g->quads / DOT_SUM_QUADS : 0;
-    /* A multiple of the rows that the inner loops take. */
-    s->block = s->tiled > 0 ? 2 * DOT_SUM_ROWS : 48;
     s->panels = (g->outputs + s->steps->panel - 1) / s->steps->panel;
-    blocks = (g->pixels + s->block - 1) / s->block * g->groups;
+    s->pieces = 1;
+    s->quads = g->quads;
+    /* With tiles, a multiple of the rows that they take. */
+    s->block = s->tiled > 0 ? 2 * DOT_SUM_ROWS : block_of(g->pixels);
+    s->windows = s->even == 0 && s->tiled == 0 && set_windows(s);
+    blocks = blocks_of(s) * g->groups;
     s->parts = blocks > 0 ? (2 * s->threads - 1) / blocks + 1 : 1;
     if (s->threads == 1)
         s->parts = 1;
@@ -152,6 +273,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     dot_layer_read(&e->problem, &s->g);
     s->steps = dot_steps();
     s->threads = d->threads;
+    s->x_flip = dot_flip(&e->problem) != 0;
     merge_groups(s);
     s->even = even_step(&s->g);
     s->direct = e->problem.in[X].dtype == INFER_U8 && s->even > 0;
@@ -162,6 +284,14 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     }
     e->state = s;
     return 0;
+}
+
+/* Place of channel c of tap t in a row of whole quads. */
+static int64_t term_of(const struct state *s, int64_t t, int64_t c)
+{
+    const int64_t taps = s->g.taps / s->pieces; /* of a piece */
+
+    return t / taps * s->quads * 4 + t % taps * s->g.channels + c;
 }
 
 /* Outputs of panel p of group i. */
@@ -179,7 +309,7 @@ static void pack_panel(const struct state *s, const int8_t *w, int zero,
 
         for (int64_t c = 0; c < channels; c++)
             for (int64_t t = 0; t < g->taps; t++) {
-                const int64_t term = t * g->channels + first + c;
+                const int64_t term = term_of(s, t, first + c);
 
                 to[(term / 4 * nb + j) * 4 + term % 4] = from[c * g->taps + t];
                 sum += from[c * g->taps + t];
@@ -200,7 +330,8 @@ static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
     memset(dst, 0, e->packed[W]);
     for (int64_t n = 0; n < s->g.groups * s->panels; n++)
         pack_panel(s, src, dot_zero(&e->problem), n / s->panels, n % s->panels,
-                   (int8_t *)dst + n * nb * s->g.quads * 4, offset + n * nb);
+                   (int8_t *)dst + n * nb * s->pieces * s->quads * 4,
+                   offset + n * nb);
     return 0;
 }
 
@@ -362,6 +493,74 @@ static void fill_places(const struct dot_layer *g, int64_t first, int64_t n,
         }
 }
 
+/* Copies the part of the input that a block reads: rows from `top` on and
+ * columns from `left` on of the group whose image x is. */
+static void fill_strip(const struct job *j, const uint8_t *x, int64_t top,
+                       int64_t left, int64_t rows, int64_t columns, uint8_t *to)
+{
+    const struct dot_layer *g = &j->s->g;
+    const uint8_t flip = dot_flip(j->p);
+    const int zero = dot_zero(j->p) ^ flip;
+    const int64_t c = g->channels, bytes = columns * c;
+    int64_t lo, hi;
+
+    dot_inside(left, 1, g->in[2], columns, &lo, &hi);
+    for (int64_t i = 0; i < rows; i++, to += j->s->row) {
+        const int64_t h = top + i;
+
+        if (h < 0 || h >= g->in[1] || lo >= hi) {
+            memset(to, zero, (size_t)bytes);
+        } else {
+            const uint8_t *from = x + h * g->x[1] + (left + lo) * g->x[2];
+
+            memset(to, zero, (size_t)(lo * c));
+            if (g->x[2] == c)
+                memcpy(to + lo * c, from, (size_t)((hi - lo) * c));
+            else
+                copy_taps(to + lo * c, from, g->x[2], c, hi - lo);
+            memset(to + hi * c, zero, (size_t)(bytes - hi * c));
+        }
+        if (flip)
+            make_unsigned(to, to, bytes);
+    }
+}
+
+/* Block number i of windows of one group, and its places. */
+static void fill_windows(const struct job *j, int64_t group, int64_t i,
+                         uint8_t *buffer, struct dot_rows *r, int64_t *y_at,
+                         int64_t *r_at)
+{
+    const struct state *s = j->s;
+    const struct dot_layer *g = &s->g;
+    const int64_t across = (g->out[2] + s->columns - 1) / s->columns;
+    const int64_t down = (g->out[1] + s->lines - 1) / s->lines;
+    const int64_t q = i % across * s->columns;
+    const int64_t p = i / across % down * s->lines;
+    const int64_t image = i / across / down;
+    const int64_t top = p * g->step[1] - g->pad[1];
+    const int64_t left = q * g->step[2] - g->pad[2];
+    const uint8_t *x = j->x + image * g->x_image + group * g->channels;
+    const int64_t first = (image * g->out[1] + p) * g->out[2] + q;
+
+    r->lines = g->out[1] - p < s->lines ? g->out[1] - p : s->lines;
+    r->rows = g->out[2] - q < s->columns ? g->out[2] - q : s->columns;
+    r->line = g->step[1] * s->row;
+    r->step = g->step[2] * s->pixel;
+    for (int64_t l = 0; l < r->lines; l++)
+        fill_places(g, first + l * g->out[2], r->rows, y_at + l * r->rows,
+                    r_at + l * r->rows);
+    if (!s->strip) {
+        r->x = x + top * g->x[1] + left * g->x[2];
+        return;
+    }
+    r->x = buffer;
+    fill_strip(
+        j, x, top, left,
+        (r->lines - 1) * g->step[1] + (g->window[1] - 1) * g->dilation[1] + 1,
+        (r->rows - 1) * g->step[2] + (g->window[2] - 1) * g->dilation[2] + 1,
+        buffer);
+}
+
 /* The rows of a block of one group, made unsigned in the buffer. */
 static void fill_rows(const struct job *j, int64_t group, int64_t first,
                       uint8_t *buffer, struct dot_rows *r)
@@ -371,7 +570,6 @@ static void fill_rows(const struct job *j, int64_t group, int64_t first,
     const uint8_t flip = dot_flip(j->p);
     struct dot_at a;
 
-    r->quads = g->quads;
     r->step = s->even;
     if (s->direct) {
         r->x = j->x + first * r->step;
@@ -413,26 +611,37 @@ static void run_tiles(const struct job *j, const struct dot_rows *all,
     }
 }
 
-/* Pixels from `first` on of one group, and one part of its panels. */
-static void run_block(const struct job *j, int64_t group, int64_t first,
-                      int64_t n, int64_t part, uint8_t *buffer)
+/* Block number i of one group, and one part of its panels. */
+static void run_block(const struct job *j, int64_t group, int64_t i,
+                      int64_t part, uint8_t *buffer)
 {
+    static const int64_t whole[1] = {0};
     const struct state *s = j->s;
     const struct dot_layer *g = &s->g;
-    const int64_t nb = s->steps->panel;
+    const int64_t nb = s->steps->panel, first = i * s->block;
     int32_t *sums = (int32_t *)(void *)buffer;
-    int64_t y_at[BLOCK], r_at[BLOCK], from, to, begun = 0;
-    struct dot_rows r = {.rows = n, .y_at = y_at, .r_at = r_at};
+    int64_t y_at[DOT_MAX_ROWS], r_at[DOT_MAX_ROWS], from, to, begun = 0;
+    struct dot_rows r = {.lines = 1,
+                         .pieces = s->pieces,
+                         .quads = s->quads,
+                         .piece_at = s->windows ? s->piece_at : whole,
+                         .y_at = y_at,
+                         .r_at = r_at};
 
     if (s->tiled > 0)
         buffer += DOT_SUM_ROWS * DOT_SUM_PANEL * sizeof *sums;
-    fill_places(g, first, n, y_at, r_at);
-    fill_rows(j, group, first, buffer, &r);
+    if (s->windows) {
+        fill_windows(j, group, i, buffer, &r, y_at, r_at);
+    } else {
+        r.rows = g->pixels - first < s->block ? g->pixels - first : s->block;
+        fill_places(g, first, r.rows, y_at, r_at);
+        fill_rows(j, group, first, buffer, &r);
+    }
     cpu_share(s->panels, (int)part, (int)s->parts, &from, &to);
     for (int64_t p = from; p < to; p++) {
         const int64_t panel = group * s->panels + p;
 
-        r.w = j->w + panel * nb * g->quads * 4;
+        r.w = j->w + panel * nb * s->pieces * s->quads * 4;
         r.offset = j->offset + panel * nb;
         r.k = group * g->outputs + p * nb;
         r.n = g->outputs - p * nb;
@@ -461,7 +670,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct dot_layer *g = &s->g;
     float *scale = args->workspace, *bias = scale + s->vector;
     uint8_t *buffers = (uint8_t *)(bias + s->vector);
-    const int64_t blocks = (g->pixels + s->block - 1) / s->block;
+    const int64_t blocks = blocks_of(s);
     const int64_t each = g->groups * s->parts;
     const int count = cpu_threads(s->threads, g->pixels * g->terms *
                                                   g->outputs / 16 * g->groups);
@@ -475,13 +684,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     j.finish.bias = bias;
     j.offset = (const int32_t *)(const void *)(j.w + s->weights);
 #pragma omp parallel for num_threads(count) schedule(static) if (count > 1)
-    for (int64_t i = 0; i < blocks * each; i++) {
-        const int64_t first = i / each * s->block, rest = g->pixels - first;
-
-        run_block(&j, i % each / s->parts, first,
-                  rest < s->block ? rest : s->block, i % s->parts,
+    for (int64_t i = 0; i < blocks * each; i++)
+        run_block(&j, i % each / s->parts, i / each, i % s->parts,
                   buffers + (size_t)this_thread() * s->buffer);
-    }
     return 0;
 }
 

@@ -220,6 +220,11 @@ V void v_store_run(uint8_t *p, vecb b, int i, int64_t n)
     memcpy(p, all + i * LANES, n >= LANES ? LANES : (size_t)n);
 }
 
+V void v_store_pair(uint8_t *p, vecb b, int i)
+{
+    memcpy(p, (const uint8_t *)&b + i * 8, 8);
+}
+
 V void v_mix(const vecb a[4], veci q[4])
 {
     uint8_t to[64];

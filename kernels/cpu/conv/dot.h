@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "kernels/kern.h"
+#include "kernels/quant/act.h"
 
 /* Most outputs of a panel, and channels of a depthwise block: vectors read so
  * many behind the last channel. */
@@ -38,8 +39,8 @@ struct dot_finish {
     enum infer_dtype y_type, type; /* type: of the residual */
     const float *scale, *bias;     /* of each channel, and DOT_MAX_PANEL more */
     float act_low, act_high;       /* the activation */
-    /* One that kernels/quant/act.h has, or NULL. */
-    const struct kern_unary *act;
+    bool is_smooth;                /* the activation is smooth */
+    struct quant_smooth smooth;
     float r_scale;
     int r_zero;
     bool residual_last;
@@ -50,15 +51,22 @@ struct dot_finish {
     uint8_t least, most, flip;
 };
 
-/* Rows of the product, `step` bytes apart. */
+/* Most rows of a product, of all lines. */
+#define DOT_MAX_ROWS 64
+
+/* Rows of the product: `lines` lines, each of `rows` rows `step` bytes apart. A
+ * row is `pieces` pieces of `quads` quads, piece i from piece_at[i] on. */
 struct dot_rows {
     const uint8_t *x;
-    int64_t step, rows, quads;
+    int64_t line, step; /* bytes from a line, a row to the next */
+    int64_t lines, rows, pieces, quads;
+    const int64_t *piece_at;
     const int64_t *y_at, *r_at; /* of each row: its first channel's place */
     const int8_t *w;            /* one panel */
     const int32_t *offset;      /* of the panel's outputs */
     int64_t k, n;               /* first channel; channels of the panel */
-    /* [rows][DOT_SUM_PANEL] sums of the quads before `first`, or NULL. */
+    /* [rows][DOT_SUM_PANEL] sums of the quads before `first`, or NULL: 0.  Of
+     * rows of one piece. */
     const int32_t *sums;
     int64_t first;
 };
@@ -100,6 +108,12 @@ struct dot_steps {
                  int32_t *to);
     void (*end)(void);
 };
+
+/* 32-bit lanes of their vectors. */
+static inline int dot_lanes(const struct dot_steps *s)
+{
+    return s->block / 4;
+}
 
 /* Those of this machine. */
 const struct dot_steps *dot_steps(void);

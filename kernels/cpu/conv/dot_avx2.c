@@ -139,6 +139,14 @@ V void v_store_run(uint8_t *p, vecb b, int i, int64_t n)
     memcpy(p, &run, n >= LANES ? LANES : (size_t)n);
 }
 
+V void v_store_pair(uint8_t *p, vecb b, int i)
+{
+    const __m256i v = (__m256i)b;
+
+    _mm_storeu_si128((__m128i *)(void *)p, i ? _mm256_extracti128_si256(v, 1)
+                                             : _mm256_castsi256_si128(v));
+}
+
 V void v_mix(const vecb a[4], veci q[4])
 {
     const __m256i l0 = _mm256_unpacklo_epi8((__m256i)a[0], (__m256i)a[1]);

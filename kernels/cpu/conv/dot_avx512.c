@@ -135,6 +135,15 @@ V void v_store_run(uint8_t *p, vecb b, int i, int64_t n)
         _mm_mask_storeu_epi8(p, first(n), run);
 }
 
+V void v_store_pair(uint8_t *p, vecb b, int i)
+{
+    const __m512i v = (__m512i)b;
+
+    _mm256_storeu_si256((__m256i *)(void *)p,
+                        i ? _mm512_extracti64x4_epi64(v, 1)
+                          : _mm512_castsi512_si256(v));
+}
+
 V void v_mix(const vecb a[4], veci q[4])
 {
     const __m512i l0 = _mm512_unpacklo_epi8((__m512i)a[0], (__m512i)a[1]);

@@ -149,7 +149,8 @@ void dot_layer_finish(const struct kern_problem *p,
     bool after;
 
     (void)cpu_act_bounds(&p->epilogue.act, &f->act_low, &f->act_high);
-    f->act = quant_is_smooth(p->epilogue.act.kind) ? &p->epilogue.act : NULL;
+    f->is_smooth = quant_is_smooth(p->epilogue.act.kind);
+    f->smooth = quant_smooth_of(p->epilogue.act);
     f->y = args->out[0];
     f->y_type = p->out[0].dtype;
     f->residual = r ? args->in[DOT_RESIDUAL] : NULL;

@@ -33,6 +33,17 @@ static inline bool dot_is_depthwise(const struct dot_layer *g)
     return g->groups > 1 && g->channels == 1 && g->outputs == 1;
 }
 
+/* True if a window reaches beyond the image's height or width. */
+static inline bool dot_is_padded(const struct dot_layer *g)
+{
+    for (int d = 1; d < 3; d++)
+        if (g->pad[d] != 0 || (g->out[d] - 1) * g->step[d] +
+                                      (g->window[d] - 1) * g->dilation[d] >=
+                                  g->in[d])
+            return true;
+    return false;
+}
+
 /* What bytes of x are xored by to become U8, and the U8 that stands for 0. */
 static inline uint8_t dot_flip(const struct kern_problem *p)
 {

@@ -22,6 +22,7 @@
  *   v_bytes(p, n), v_store_bytes(p, b, n), v_splatb(u), v_minb, v_maxb
  *   v_runs(b)           packed vectors one after the other
  *   v_store_run(p, b, i, n)  n bytes of vector i of those
+ *   v_store_pair(p, b, i)    vectors 2 i and 2 i + 1 of those
  *   v_mix(a, q)         q[0..3]: bytes of a[0..3] side by side, mixed order
  */
 #include <string.h>
@@ -81,7 +82,7 @@ enum mode {
 
 INLINE enum mode mode_of(const struct dot_finish *f)
 {
-    if (f->y_type == INFER_F32 || f->residual_last || f->act)
+    if (f->y_type == INFER_F32 || f->residual_last || f->is_smooth)
         return ANY;
     if (!f->residual)
         return BYTES;
@@ -90,26 +91,81 @@ INLINE enum mode mode_of(const struct dot_finish *f)
                                  : ANY;
 }
 
-/* v = act(v) for up to four vectors. */
-INLINE void apply_act(const struct dot_finish *f, vec v[4], int vectors)
+/* The functions of kernels/quant/act.h, step by step: limits give their second
+ * operand for NaN, as v_min and v_max do. */
+INLINE vec logistic(vec x)
 {
-    float all[4 * LANES];
+    const vec limited = v_min(v_max(x, v_splat(-60)), v_splat(60));
+    const vec log2_e = v_splat(-1.44269504088896340736f);
+    const vec t = v_fma(limited, log2_e, v_splat(12582912.0f));
+    const vec f = v_fma(limited, log2_e, -(t - v_splat(12582912.0f)));
+    vec p = v_splat(0x1.5c082ap-10f), d, r;
 
-#pragma GCC unroll 4
-    for (int i = 0; i < vectors; i++)
-        v_store_part(all + i * LANES, v[i], LANES);
-    cpu_quant_act(f->act, all, vectors * LANES);
-#pragma GCC unroll 4
-    for (int i = 0; i < vectors; i++)
-        v[i] = v_load(all + i * LANES);
+    p = v_fma(p, f, v_splat(0x1.3d0c5p-7f));
+    p = v_fma(p, f, v_splat(0x1.c6b6e6p-5f));
+    p = v_fma(p, f, v_splat(0x1.ebf918p-3f));
+    p = v_fma(p, f, v_splat(0x1.62e428p-1f));
+    p = v_fma(p, f, v_splat(1));
+    d = (vec)((veci)p + ((veci)t << 23)) + v_splat(1);
+    r = (vec)(v_splati(0x7ef311c7) - (veci)d);
+    r = v_fma(r, v_fma(-d, r, v_splat(1)), r);
+    r = v_fma(r, v_fma(-d, r, v_splat(1)), r);
+    return v_fma(r, v_fma(-d, r, v_splat(1)), r);
+}
+
+INLINE vec smooth(const struct quant_smooth *s, vec v)
+{
+    vec g;
+    veci is_nan;
+
+    if (s->hard) {
+        g = v_fma(v_splat(s->alpha), v, v_splat(s->beta));
+        g = v_min(v_max(g, v_splat(0)), v_splat(1));
+    } else if (s->c1 == 0) {
+        g = logistic(v_splat(s->c0) * v);
+    } else {
+        const vec w = v_min(v * v, v_splat(64));
+
+        g = v_fma(w, v_splat(s->c2), v_splat(s->c1));
+        g = logistic(v * v_fma(w, g, v_splat(s->c0)));
+    }
+    if (s->times)
+        return v_max(v_splat(-0x1p60f), v) * g;
+    if (!s->hard)
+        g = v_fma(v_splat(s->alpha), g, v_splat(s->beta));
+    is_nan = v != v;
+    return (vec)(((veci)v & is_nan) | ((veci)g & ~is_nan));
+}
+
+/* v = act(v) for four vectors; a function of its own, for its size. */
+TARGET static __attribute__((noinline)) void
+apply_act(const struct quant_smooth *of, float all[4 * LANES])
+{
+    const struct quant_smooth s = *of;
+
+    for (int i = 0; i < 4; i++) {
+        vec v = v_load(all + i * LANES);
+
+        v = smooth(&s, v);
+        memcpy(all + i * LANES, &v, sizeof v);
+    }
+}
+
+INLINE void act(const struct dot_finish *f, vec v[4])
+{
+    __attribute__((aligned(64))) float all[4 * LANES];
+
+    memcpy(all, v, sizeof all);
+    apply_act(&f->smooth, all);
+    memcpy(v, all, sizeof all);
 }
 
 /* What follows the bias and an earlier residual; stores floats. */
 INLINE void finish_any(const struct dot_finish *f, vec v[4], int vectors,
                        const struct place *p)
 {
-    if (f->act)
-        apply_act(f, v, vectors);
+    if (f->is_smooth)
+        act(f, v);
 #pragma GCC unroll 4
     for (int i = 0; i < vectors; i++) {
         v[i] = v_min(v_max(v[i], v_splat(f->act_low)), v_splat(f->act_high));
@@ -120,9 +176,11 @@ INLINE void finish_any(const struct dot_finish *f, vec v[4], int vectors,
     }
 }
 
-/* Up to four vectors of sums to y. */
+/* Up to four vectors of sums to y.  pairs: vectors 0, 1 and 2, 3 are
+ * neighbours.
+ */
 INLINE void finish(enum mode mode, const struct dot_finish *f, const veci *sum,
-                   int vectors, const struct place *p)
+                   int vectors, bool pairs, const struct place *p)
 {
     vec v[4];
     vecb b;
@@ -149,6 +207,11 @@ INLINE void finish(enum mode mode, const struct dot_finish *f, const veci *sum,
     if (mode == ANY && f->y_type == INFER_F32)
         return;
     b = v_runs(to_bytes(f, v));
+    if (pairs && vectors == 4 && p[0].n >= 2 * LANES) {
+        v_store_pair((uint8_t *)f->y + p[0].at, b, 0);
+        v_store_pair((uint8_t *)f->y + p[2].at, b, 1);
+        return;
+    }
 #pragma GCC unroll 4
     for (int i = 0; i < vectors; i++)
         v_store_run((uint8_t *)f->y + p[i].at, b, i, p[i].n);
@@ -156,39 +219,64 @@ INLINE void finish(enum mode mode, const struct dot_finish *f, const veci *sum,
 
 /* ---- the product --------------------------------------------------- */
 
-/* `rows` rows from the first-th on, times `cols` vectors of the panel. */
-INLINE void tile(enum mode mode, int rows, int cols, const struct dot_rows *r,
-                 int64_t first, const struct dot_finish *f)
+/* Adds `rows` rows times `cols` vectors of the panel to sum [rows][cols]. */
+INLINE void add_products(int rows, int cols, const struct dot_rows *r,
+                         const uint8_t *x, veci *sum)
 {
-    const uint8_t *x = r->x + first * r->step;
     const int8_t *w = r->w + r->first * COLS * LANES * 4;
-    veci sum[(ROWS < 4 ? 4 : ROWS) * COLS];
+    const int64_t step = r->step, quads = r->quads - r->first;
+
+    for (int64_t piece = 0; piece < r->pieces; piece++) {
+        const uint8_t *at = x + r->piece_at[piece] + r->first * 4;
+        /* Every third row, which x86 addresses the next two from. */
+        const uint8_t *third[4] = {at, at + 3 * step, at + 6 * step,
+                                   at + 9 * step};
+
+        for (int64_t k = 0; k < quads; k++) {
+            veci u[COLS];
+
+#pragma GCC unroll 2
+            for (int c = 0; c < cols; c++)
+                u[c] = v_loadi(w + c * LANES * 4);
+#pragma GCC unroll 12
+            for (int i = 0; i < rows; i++) {
+                const veci s = v_quad(third[i / 3] + i % 3 * step);
+
+#pragma GCC unroll 2
+                for (int c = 0; c < cols; c++)
+                    sum[i * cols + c] = v_dot(sum[i * cols + c], s, u[c]);
+            }
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; i++)
+                third[i] += 4;
+            w += COLS * LANES * 4;
+        }
+    }
+}
+
+/* The sums before the first quad of rows `row` and following. */
+INLINE void first_sums(int rows, int cols, const struct dot_rows *r,
+                       int64_t row, veci *sum)
+{
+    const int32_t *before = r->sums ? r->sums + row * DOT_SUM_PANEL : NULL;
 
 #pragma GCC unroll 12
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
         for (int c = 0; c < cols; c++)
             sum[i * cols + c] =
-                (r->sums ? v_loadi(r->sums + (first + i) * DOT_SUM_PANEL +
-                                   c * LANES)
-                         : v_splati(0)) -
+                (before ? v_loadi(before + i * DOT_SUM_PANEL + c * LANES)
+                        : v_splati(0)) -
                 v_loadi(r->offset + c * LANES);
-    for (int64_t q = r->first; q < r->quads; q++) {
-        veci u[COLS];
+}
 
-#pragma GCC unroll 2
-        for (int c = 0; c < cols; c++)
-            u[c] = v_loadi(w + c * LANES * 4);
-#pragma GCC unroll 12
-        for (int i = 0; i < rows; i++) {
-            const veci s = v_quad(x + i * r->step + q * 4);
+INLINE void tile(enum mode mode, int rows, int cols, const struct dot_rows *r,
+                 const uint8_t *x, int64_t row, const struct dot_finish *f)
+{
+    veci sum[(ROWS < 4 ? 4 : ROWS) * COLS];
 
-#pragma GCC unroll 2
-            for (int c = 0; c < cols; c++)
-                sum[i * cols + c] = v_dot(sum[i * cols + c], s, u[c]);
-        }
-        w += COLS * LANES * 4;
-    }
+    first_sums(rows, cols, r, row, sum);
+    add_products(rows, cols, r, x, sum);
 #pragma GCC unroll 6
     for (int v = 0; v < rows * cols; v += 4) {
         const int vectors = rows * cols - v < 4 ? rows * cols - v : 4;
@@ -196,28 +284,46 @@ INLINE void tile(enum mode mode, int rows, int cols, const struct dot_rows *r,
 
 #pragma GCC unroll 4
         for (int i = 0; i < vectors; i++) {
-            const int row = (v + i) / cols, c = (v + i) % cols;
+            const int at = (v + i) / cols, c = (v + i) % cols;
 
             p[i].k = r->k + c * LANES;
             p[i].n = r->n - c * LANES;
-            p[i].at = r->y_at[first + row] + p[i].k;
-            p[i].from = r->r_at[first + row] + p[i].k;
+            p[i].at = r->y_at[row + at] + p[i].k;
+            p[i].from = r->r_at[row + at] + p[i].k;
         }
-        finish(mode, f, sum + v, vectors, p);
+        finish(mode, f, sum + v, vectors, cols == 2, p);
     }
+}
+
+/* Rows of the next tile where so many are left: 14 are two of 7. */
+static inline int64_t tile_rows(int64_t left)
+{
+    if (left >= ROWS && (ROWS < 12 || left != 14))
+        return ROWS;
+    if (ROWS > 7 && left >= 7 && left != 8)
+        return 7;
+    return left >= 4 ? 4 : 1;
 }
 
 INLINE void panel_rows(enum mode mode, int cols, const struct dot_rows *r,
                        const struct dot_finish *f)
 {
-    int64_t i = 0;
+    int64_t row = 0;
 
-    for (; i + ROWS <= r->rows; i += ROWS)
-        tile(mode, ROWS, cols, r, i, f);
-    for (; i + 4 <= r->rows; i += 4)
-        tile(mode, 4, cols, r, i, f);
-    for (; i < r->rows; i++)
-        tile(mode, 1, cols, r, i, f);
+    for (int64_t l = 0; l < r->lines; l++)
+        for (int64_t i = 0, n; i < r->rows; i += n, row += n) {
+            const uint8_t *x = r->x + l * r->line + i * r->step;
+
+            n = tile_rows(r->rows - i);
+            if (n == ROWS)
+                tile(mode, ROWS, cols, r, x, row, f);
+            else if (ROWS > 7 && n == 7)
+                tile(mode, ROWS > 7 ? 7 : 1, cols, r, x, row, f);
+            else if (ROWS > 4 && n == 4)
+                tile(mode, ROWS > 4 ? 4 : 1, cols, r, x, row, f);
+            else
+                tile(mode, 1, cols, r, x, row, f);
+        }
 }
 
 /* Functions of their own, so that each finds room in the registers. */
@@ -308,7 +414,7 @@ INLINE void finish_mixed(const struct dot_depth *d, int64_t pixel,
                                     d->r_at + pixel * d->r_step + k};
     }
     for (int i = 0; i < vectors; i++)
-        finish(ANY, f, s + i, 1, p + i);
+        finish(ANY, f, s + i, 1, false, p + i);
 }
 
 INLINE void depth_tile(bool plain, int pixels, const struct dot_depth *d,
@@ -353,8 +459,8 @@ INLINE void depth_tile(bool plain, int pixels, const struct dot_depth *d,
         for (int c = 0; c < 4; c++)
             v[c] = v_fma(v_float(sum[i][c]), v_load(d->scale + c * LANES),
                          v_load(d->bias + c * LANES));
-        if (f->act)
-            apply_act(f, v, 4);
+        if (f->is_smooth)
+            act(f, v);
         v_store_bytes((uint8_t *)f->y + d->y_at + (first + i) * d->y_step +
                           d->k,
                       to_bytes(f, v), d->n);
