@@ -56,7 +56,7 @@ void cli_error(const struct cli *cli, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(raw, sizeof(raw), fmt, args);
     va_end(args);
-    text_escape(text, sizeof(text), raw);
+    text_escape_message(text, sizeof(text), fmt, raw);
     print_lines(cli, text);
 }
 
@@ -144,7 +144,7 @@ void cli_verbose(const struct cli *cli, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(raw, sizeof(raw), fmt, args);
     va_end(args);
-    text_escape(text, sizeof(text), raw);
+    text_escape_message(text, sizeof(text), fmt, raw);
     fprintf(stderr, "%s\n", text);
 }
 

@@ -16,7 +16,7 @@ static void format_line(char *out, size_t room, const char *fmt, va_list args)
     char raw[sizeof(((struct infer_error *)0)->text)];
 
     vsnprintf(raw, sizeof(raw), fmt, args);
-    text_escape(out, room, raw);
+    text_escape_message(out, room, fmt, raw);
 }
 
 int error_set(struct infer_error *err, int code, const char *fmt, ...)
@@ -75,7 +75,7 @@ int error_add(struct infer_error *err, int code, const char *fmt, ...)
 
 void error_prefix(struct infer_error *err, const char *fmt, ...)
 {
-    char prefix[512], old[sizeof(err->text)];
+    char raw[512], prefix[512], old[sizeof(err->text)];
     size_t used = 0, prefix_length;
     const char *line = old;
     va_list args;
@@ -83,8 +83,9 @@ void error_prefix(struct infer_error *err, const char *fmt, ...)
     if (err == NULL)
         return;
     va_start(args, fmt);
-    format_line(prefix, sizeof(prefix), fmt, args);
+    vsnprintf(raw, sizeof(raw), fmt, args);
     va_end(args);
+    text_escape_message(prefix, sizeof(prefix), "", raw); /* one line */
     prefix_length = strlen(prefix);
     memcpy(old, err->text, sizeof(old));
     while (*line != '\0') {

@@ -56,14 +56,15 @@ static bool is_unsafe(uint32_t c)
            (c >= 0x2066 && c <= 0x2069);
 }
 
-size_t text_escape(char *out, size_t room, const char *text)
+/* keep: newlines stay. */
+static size_t escape(char *out, size_t room, const char *text, bool keep)
 {
     size_t left = strlen(text), used = 0, n;
     uint32_t code;
 
     while (left > 0) {
         n = text_utf8(text, left, &code);
-        if (n == 0 || is_unsafe(code)) {
+        if (n == 0 || is_unsafe(code) || (code == '\n' && !keep)) {
             if (used + 5 > room)
                 break;
             used += (size_t)sprintf(out + used, "\\x%02X",
@@ -80,6 +81,18 @@ size_t text_escape(char *out, size_t room, const char *text)
     }
     out[used] = '\0';
     return used;
+}
+
+size_t text_escape(char *out, size_t room, const char *text)
+{
+    return escape(out, room, text, true);
+}
+
+size_t text_escape_message(char *out, size_t room, const char *format,
+                           const char *text)
+{
+    return escape(out, room, text,
+                  strcmp(format, "%s") == 0 || strchr(format, '\n') != NULL);
 }
 
 bool text_begins(const char *text, const char *with)

@@ -19,6 +19,11 @@ bool text_is_utf8(const void *text, size_t bytes);
  * bytes written, the final NUL not counted; stops before a piece that does not
  * fit.  The result is at most four times as long. */
 size_t text_escape(char *out, size_t room, const char *text);
+/* The same for a message of this format.  Its lines are those of the format, or
+ * of a report that is handed on whole ("%s"): a newline in the name of a file
+ * or of a tensor becomes \x0A. */
+size_t text_escape_message(char *out, size_t room, const char *format,
+                           const char *text);
 
 bool text_begins(const char *text, const char *with);
 bool text_ends(const char *text, const char *with);

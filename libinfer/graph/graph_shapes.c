@@ -186,8 +186,9 @@ int graph_run_shapes(const struct graph *g, const int *order, int count,
         one = run_node(g, n, &s, type, &local);
         if (one == INFER_OK)
             continue;
-        error_add(err, one, "node '%.*s' (%s): %s", GRAPH_SHOWN, n->name,
-                  graph_op_info(n->op)->name, local.text);
+        error_prefix(&local, "node '%.*s' (%s)", GRAPH_SHOWN, n->name,
+                     graph_op_info(n->op)->name);
+        error_add(err, one, "%s", local.text);
         if (rc == INFER_OK)
             rc = one;
     }

@@ -25,6 +25,13 @@ expect 0 '1 nodes' "$wconv" "$dir/other.bin" "$dir/net.param" -o "$dir/two.infer
 expect 0 '1 nodes' "$wconv" "$dir/other.bin" --from=ncnn --arch="$dir/net.param" \
     -o "$dir/two.infer"
 expect 2 'no format known' "$wconv" "$dir/other.bin" -o "$dir/x"
+# A newline in the name of a file does not split the message.
+newline=$(printf 'a\nb')
+expect 2 'a.x0Ab: No such file' "$wconv" "$dir/$newline" -o "$dir/x"
+expect 2 'a.x0Ab: No such file' "$infer" -m "$dir/$newline" "$pictures/0.png"
+cp "$dir/other.bin" "$dir/$newline"
+expect 2 'a.x0Ab: .*no format known' "$wconv" "$dir/$newline" -o "$dir/x"
+rm "$dir/$newline"
 # A few weights may look like text.
 printf '7767517\n2 2\nInput x 0 1 x 0=2 1=1 2=2\nScale y 1 1 x y 0=2\n' >"$dir/net.param"
 printf '\041\101\041\277' >"$dir/part"
@@ -285,6 +292,10 @@ expect 0 '^      2  (' "$infer" -m "$model" --task=landmarks:2 \
 expect 2 'no list of points' "$infer" -m "$model" --task=landmarks:3 \
     "$pictures/7.png"
 expect 2 'no map of depths' "$infer" -m "$model" --task=depth "$pictures/7.png"
+# A refusal leaves no folder for results that never came.
+expect 2 'no map of depths' "$infer" -m "$model" --task=depth "$pictures/7.png" \
+    -o "$dir/none"
+[ ! -d "$dir/none" ] || fail "an empty folder was left behind"
 expect 1 'is not a task' "$wconv" "$dir/root.json" -o "$dir/x" --task=detekt
 expect 0 . "$wconv" "$dir/root.json" -o "$dir/root.infer" --task=segment
 expect 0 'task *segment' "$wconv" inspect "$dir/root.infer"

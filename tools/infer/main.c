@@ -174,11 +174,18 @@ static int try_outputs(const struct tool_request *r, struct infer_error *err)
                : cli_try_file(r->export_output, err);
 }
 
+static bool is_absent(const char *path)
+{
+    return path != NULL && access(path, F_OK) < 0;
+}
+
 static int open_and_run(struct cli *cli, const struct tool_request *r,
                         char **paths, int n_paths, struct infer_error *err)
 {
     struct tool_run run = {.cli = cli, .request = r};
     struct tool_list list = {0};
+    const bool new_output = is_absent(r->output);
+    const bool new_layers = is_absent(r->dump_layers);
     double start = cli_now();
     int i, rc;
 
@@ -219,6 +226,11 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
         rc = tool_open_output(r, list.count, err);
     if (rc == INFER_OK)
         rc = run_mode(&run, &list, err);
+    /* A folder that was made for results which never came goes again. */
+    if (rc < 0 && new_output)
+        (void)rmdir(r->output);
+    if (rc < 0 && new_layers)
+        (void)rmdir(r->dump_layers);
     report_tuning(&run);
     cJSON_Delete(run.result);
     tool_list_clear(&list);

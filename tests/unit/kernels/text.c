@@ -54,6 +54,13 @@ TEST(test_escape)
     /* The mark that writes what follows from right to left. */
     text_escape(out, sizeof(out), "a\xe2\x80\xae");
     assert_null(strstr(out, "\xe2\x80\xae"));
+    /* Lines of a message: its format's, or those of a report handed on. */
+    text_escape_message(out, sizeof(out), "%s: absent", "a\nb: absent");
+    assert_string_equal(out, "a\\x0Ab: absent");
+    text_escape_message(out, sizeof(out), "%s", "a\nb");
+    assert_string_equal(out, "a\nb");
+    text_escape_message(out, sizeof(out), "%d\n%d", "1\n2");
+    assert_string_equal(out, "1\n2");
     /* A piece that does not fit whole is left out. */
     assert_int_equal(text_escape(small, sizeof(small), "abcde\xff"), 5);
     assert_string_equal(small, "abcde");

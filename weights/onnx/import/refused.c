@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes of an ONNX graph that are refused: one line a cause. */
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -84,10 +85,13 @@ void onnx_report_refusals(struct onnx_import *im)
         error_clear(&line);
         error_add(&line, rc, "%s", r->why);
         error_prefix(&line, "%s", r->label);
-        if (r->nodes == 1)
-            error_add(im->err, rc, "%s", line.text);
-        else
-            error_add(im->err, rc, "%s (%zu such nodes)", line.text, r->nodes);
+        if (r->nodes > 1) {
+            const size_t used = strlen(line.text);
+
+            snprintf(line.text + used, sizeof line.text - used,
+                     " (%zu such nodes)", r->nodes);
+        }
+        error_add(im->err, rc, "%s", line.text);
     }
     if (im->refused.others > 0)
         error_add(im->err, rc, "and %zu nodes more", im->refused.others);
