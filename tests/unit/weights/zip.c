@@ -453,53 +453,88 @@ TEST(test_zip64)
     refused(&z, "size");
 }
 
-/* The zip64 end record and its locator. */
-TEST(test_zip64_end)
+/* One member, a zip64 end record of 56 bytes, its locator of 20, and an end
+ * record of 22 whose counts, bytes and offset are full. */
+static void make_zip64(struct zipmaker *z)
 {
-    struct zipmaker z = {0};
     unsigned char end[22];
     size_t start, record;
-    int lie;
 
-    for (lie = 0; lie < 8; lie++) {
-        zipmaker_add(&z, "x", "abc", 3);
-        start = z.file.bytes;
-        zipmaker_end(&z);
-        memcpy(end, z.file.data + z.file.bytes - 22, 22);
-        z.file.bytes -= 22;
-        record = z.file.bytes;
-        maker_int(&z.file, 0x06064b50, 4);
-        maker_int(&z.file, lie == 1 ? 45 : 44, 8);
-        maker_int(&z.file, 0, 4);
-        maker_int(&z.file, 0, 8);
-        maker_int(&z.file, 1, 8);
-        maker_int(&z.file, lie == 2 ? 2 : 1, 8);
-        maker_int(&z.file, z.central.bytes, 8);
-        maker_int(&z.file, start, 8);
-        maker_int(&z.file, 0x07064b50, 4);
-        maker_int(&z.file, 0, 4);
-        /* The locator may point to itself, or out of the file. */
-        maker_int(&z.file,
-                  lie == 3   ? record + 56
-                  : lie == 4 ? UINT64_MAX - 20
-                             : record,
-                  8);
-        maker_int(&z.file, 1, 4);
-        /* What the end record says for itself: the count, the bytes of the
-         * directory, its place. */
-        if (lie < 5)
-            memset(end + 8, 0xff, 12);
-        else
-            end[lie == 5 ? 10 : lie == 6 ? 12 : 16]++;
-        maker_bytes(&z.file, end, 22);
-        if (lie == 0)
-            accepted(&z);
-        else
-            refused(&z, lie == 2   ? "disagree"
-                        : lie >= 5 ? "disagree"
-                        : lie == 1 ? "is damaged"
-                                   : "locator");
+    zipmaker_add(z, "x", "abc", 3);
+    start = z->file.bytes;
+    zipmaker_end(z);
+    memcpy(end, z->file.data + z->file.bytes - 22, 22);
+    memset(end + 8, 0xff, 12);
+    z->file.bytes -= 22;
+    record = z->file.bytes;
+    maker_int(&z->file, 0x06064b50, 4);
+    maker_int(&z->file, 44, 8);
+    maker_int(&z->file, 0, 4); /* versions */
+    maker_int(&z->file, 0, 8); /* disks */
+    maker_int(&z->file, 1, 8);
+    maker_int(&z->file, 1, 8);
+    maker_int(&z->file, z->central.bytes, 8);
+    maker_int(&z->file, start, 8);
+    maker_int(&z->file, 0x07064b50, 4);
+    maker_int(&z->file, 0, 4);
+    maker_int(&z->file, record, 8);
+    maker_int(&z->file, 1, 4);
+    maker_bytes(&z->file, end, 22);
+}
+
+/* The zip64 end record and its locator, a field changed in each. */
+TEST(test_zip64_end)
+{
+    static const struct {
+        unsigned from_end, bytes; /* of the field */
+        uint64_t value;
+        const char *word;
+    } rows[] = {{98, 4, 0x06064b51, "is damaged"},
+                {94, 8, 45, "is damaged"},
+                {82, 4, 1, "several disks"},
+                {78, 4, 1, "several disks"},
+                {74, 8, 2, "zip64 end record disagree"},
+                {66, 8, 2, "zip64 end record disagree"},
+                {38, 4, 1, "several disks"},
+                {26, 4, 2, "several disks"},
+                {34, 8, 1 << 20, "locator"},
+                {34, 8, UINT64_MAX - 20, "locator"},
+                {18, 2, 1, "several disks"},
+                {16, 2, 1, "several disks"},
+                {14, 4, 0x00020002, "zip64 end record disagree"},
+                {10, 4, 1, "zip64 end record disagree"},
+                {6, 4, 1, "zip64 end record disagree"}};
+    struct zipmaker z = {0};
+    uint64_t record;
+
+    make_zip64(&z);
+    accepted(&z);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        make_zip64(&z);
+        for (unsigned k = 0; k < rows[i].bytes; k++)
+            z.file.data[z.file.bytes - rows[i].from_end + k] =
+                (unsigned char)(rows[i].value >> (8 * k));
+        refused(&z, rows[i].word);
     }
+    /* The locator points to itself. */
+    make_zip64(&z);
+    record = z.file.bytes - 42;
+    for (unsigned k = 0; k < 8; k++)
+        z.file.data[z.file.bytes - 34 + k] = (unsigned char)(record >> (8 * k));
+    refused(&z, "locator");
+    /* Offset and bytes of the directory add up beyond 2^64. */
+    make_zip64(&z);
+    record = z.file.bytes - 98;
+    memset(z.file.data + z.file.bytes - 58, 0xff, 8);
+    for (unsigned k = 0; k < 8; k++)
+        z.file.data[z.file.bytes - 50 + k] =
+            (unsigned char)((record + 1) >> (8 * k));
+    refused(&z, "does not end where");
+    /* A member that lies on another disk. */
+    zipmaker_add(&z, "x", "abc", 3);
+    z.central.data[34] = 1;
+    zipmaker_end(&z);
+    refused(&z, "several disks");
 }
 
 TEST(test_utf8)
