@@ -115,6 +115,8 @@ struct weights_options {
     const struct weights_input_shape *input_shape;
     int input_type_count; /* --input-type, likewise */
     const struct weights_input_type *input_type;
+    int input_value_count; /* --input-value, by name */
+    struct weights_input_value *input_value;
     bool partial; /* weights_bind() passes over what does not fit */
     /* TensorFlow Lite: activations beside weights of 8 bits are rounded as its
      * kernels do at run time. */
@@ -132,6 +134,15 @@ struct weights_input_shape {
 struct weights_input_type {
     const char *name; /* NULL: by position */
     enum infer_dtype dtype;
+};
+
+/* Inputs that become constants: one number for all elements, or each element's
+ * in the order of a row-major array. */
+struct weights_input_value {
+    const char *name;
+    int count;
+    const double *value;
+    bool used; /* the reader has found the input */
 };
 
 void weights_options_init(struct weights_options *options);

@@ -586,6 +586,12 @@ expect 1 "input 'x' is read as F32 by the file" "$wconv" "$dir/open.infer" \
     -o "$dir/open.infer" --input-type=x:F64
 expect 1 "input 'x' is given two types, F32 and I64" "$wconv" "$dir/open.infer" \
     -o "$dir/open.infer" --input-type=x:F32 --input-type=x:I64
+expect 1 "input 'x' of a file of this format cannot be fixed" "$wconv" \
+    "$dir/open.infer" -o "$dir/open.infer" --input-value=x:1
+expect 1 "input-value: the network has no input 'z'" "$wconv" \
+    "$dir/open.infer" -o "$dir/open.infer" --input-value=z:1
+expect 1 "input-value takes numbers such as" "$wconv" "$dir/open.infer" \
+    -o "$dir/open.infer" --input-value=x:1x
 expect 0 . "$wconv" "$dir/open.infer" -o "$dir/open.infer"
 expect 1 "shape of input 'x' open: name one" "$infer" -m "$dir/open.infer" --bench
 expect 0 'batch 3,' "$infer" -m "$dir/open.infer" --bench --duration=0 \

@@ -119,6 +119,10 @@ static const struct cli_option options[] = {
      "fix an input's shape, e.g. 1x3x224x224 (-1: free)",
      .set = wconv_add_shape,
      .wanted = "a shape such as x:1x3x224x224 or [1,3,224,224]"},
+    {"input-value", 0, CLI_SET, "NAME:NUMBER,...",
+     "make an input a constant, e.g. sample_rate:16000 (ONNX, TensorFlow, "
+     "PyTorch)",
+     .set = wconv_add_value, .wanted = "numbers such as sr:16000 or size:3,4"},
     {"dynamic-range", 0, CLI_FLAG, NULL,
      "TensorFlow Lite: round activations beside weights of 8 bits as its "
      "kernels do",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wconv --input-shape and --input-type: what the command line says of the
- * network's inputs. */
+/* wconv --input-shape, --input-type and --input-value: what the command line
+ * says of the network's inputs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,12 +52,69 @@ int wconv_add_type(struct cli *cli, const struct cli_option *o,
     return 0;
 }
 
+/* Numbers of one input. */
+#define MAX_NUMBERS 4096
+
+/* The numbers of a text: how many, or -1 where it is malformed. */
+static int read_numbers(const char *text, double **out)
+{
+    double *number = malloc(MAX_NUMBERS * sizeof *number);
+    int n = 0;
+    char *end;
+
+    *out = number;
+    for (;;) {
+        if (number == NULL || n == MAX_NUMBERS)
+            return -1;
+        number[n] = strtod(text, &end);
+        if (end == text)
+            return -1;
+        n++;
+        if (*end == '\0')
+            return n;
+        if (*end != ',')
+            return -1;
+        text = end + 1;
+    }
+}
+
+int wconv_add_value(struct cli *cli, const struct cli_option *o,
+                    const char *value, void *user)
+{
+    struct wconv_request *r = user;
+    struct weights_input_value *v = &r->value[r->weights.input_value_count];
+    const char *const colon = strrchr(value, ':');
+    double *number;
+
+    if (r->weights.input_value_count ==
+        (int)(sizeof(r->value) / sizeof(*r->value)))
+        return cli_bad_value(cli, o->name, value, "at most 16 values");
+    if (colon == NULL || colon == value)
+        return CLI_BAD;
+    v->count = read_numbers(colon + 1, &number);
+    v->value = number;
+    v->name = strndup(value, (size_t)(colon - value));
+    v->used = false;
+    /* Counted before it is checked, so that it is freed. */
+    r->weights.input_value = r->value;
+    r->weights.input_value_count++;
+    if (number == NULL || v->name == NULL) {
+        cli_error(cli, "out of memory");
+        return -1;
+    }
+    return v->count < 0 ? CLI_BAD : 0;
+}
+
 void wconv_clear_inputs(struct wconv_request *r)
 {
     for (int i = 0; i < r->weights.input_count; i++)
         free((char *)r->shape[i].name);
     for (int i = 0; i < r->weights.input_type_count; i++)
         free((char *)r->type[i].name);
+    for (int i = 0; i < r->weights.input_value_count; i++) {
+        free((char *)r->value[i].name);
+        free((double *)r->value[i].value);
+    }
 }
 
 /* Input of this name, or at this position where it is NULL; NULL: none. */
@@ -137,10 +194,32 @@ static int check_types(struct graph *g, const struct wconv_request *r,
     return INFER_OK;
 }
 
+/* Only readers that import operators take values. */
+static int check_values(struct graph *g, const struct wconv_request *r,
+                        struct infer_error *err)
+{
+    for (int i = 0; i < r->weights.input_value_count; i++) {
+        const struct weights_input_value *v = &r->value[i];
+
+        if (!v->used)
+            return error_set(
+                err, INFER_EARGUMENT,
+                find_input(g, v->name, -1) != NULL
+                    ? "--input-value: input '%s' of a file of this "
+                      "format cannot be fixed"
+                    : "--input-value: the network has no input "
+                      "'%s'",
+                v->name);
+    }
+    return INFER_OK;
+}
+
 int wconv_set_inputs(struct graph *g, const struct wconv_request *r,
                      bool script, struct infer_error *err)
 {
-    const int rc = set_shapes(g, r, err);
+    int rc = set_shapes(g, r, err);
 
-    return rc < 0 ? rc : check_types(g, r, script, err);
+    if (rc == INFER_OK)
+        rc = check_types(g, r, script, err);
+    return rc < 0 ? rc : check_values(g, r, err);
 }

@@ -38,6 +38,7 @@ struct wconv_request {
     struct weights_options weights;
     struct weights_input_shape shape[16];
     struct weights_input_type type[16];
+    struct weights_input_value value[16];
     struct pass_options passes;
     enum wconv_list list;     /* prints this list and ends */
     double bn_eps;            /* of every batch norm; < 0: as it is */
@@ -187,13 +188,17 @@ void wconv_report(const struct cli *cli, const struct wconv_request *request,
 
 /* ---- inputs.c ------------------------------------------------------ */
 
-/* Values of --input-shape and --input-type; their names are the request's. */
+/* Values of --input-shape, --input-type and --input-value; names and numbers
+ * are the request's. */
 int wconv_add_shape(struct cli *cli, const struct cli_option *o,
                     const char *value, void *user);
 int wconv_add_type(struct cli *cli, const struct cli_option *o,
                    const char *value, void *user);
+int wconv_add_value(struct cli *cli, const struct cli_option *o,
+                    const char *value, void *user);
 void wconv_clear_inputs(struct wconv_request *r);
-/* Applies the shapes, checks the types.  script: the file is TorchScript. */
+/* Applies the shapes, checks the types and that each value was used.  script:
+ * the file is TorchScript. */
 int wconv_set_inputs(struct graph *g, const struct wconv_request *r,
                      bool script, struct infer_error *err);
 

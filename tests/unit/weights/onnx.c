@@ -253,6 +253,52 @@ TEST(test_given_shape)
     pb_free(&m);
 }
 
+/* x * s with s of the caller. */
+TEST(test_given_value)
+{
+    static const double numbers[3] = {2, 3, 4};
+    static const struct {
+        int rank;
+        int64_t dim[2];
+        int count, rc;
+        float want[3];
+    } cases[] = {{0, {0}, 1, 0, {2, 2, 2}},
+                 {1, {-1}, 3, 0, {2, 3, 4}},
+                 {2, {-1, 3}, 3, 0, {2, 3, 4}},
+                 {2, {1, 3}, 1, 0, {2, 2, 2}},
+                 {1, {3}, 2, INFER_EARGUMENT, {0}}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct weights_input_value value = {"s", cases[i].count, numbers,
+                                            false};
+        struct pb_message m = EMPTY;
+        struct weights_options options;
+        const float x[3] = {1, 1, 1};
+        struct infer_error err;
+        struct graph *g;
+        float y[3];
+
+        graph_input(&m, "x", DIMS(1, 3));
+        graph_input(&m, "s", cases[i].rank, cases[i].dim);
+        graph_output(&m, "y");
+        graph_node(&m, "Mul", "x s", "y", NULL);
+        weights_options_init(&options);
+        options.input_value_count = 1;
+        options.input_value = &value;
+        m = model_of(&m, 13);
+        assert_int_equal(read_at(NULL, &m, &options, &err, &g), cases[i].rc);
+        assert_true(value.used);
+        pb_free(&m);
+        if (cases[i].rc < 0) {
+            assert_non_null(strstr(err.text, "has 3 elements, 2 are given"));
+            continue;
+        }
+        assert_int_equal(g->n_inputs, 1);
+        run_reference(g, DIMS(1, 3), x, y, sizeof y);
+        assert_memory_equal(y, cases[i].want, sizeof y);
+    }
+}
+
 /* ---- constants ----------------------------------------------------- */
 
 /* A large payload is not copied, wherever it starts in the file. */
@@ -866,6 +912,7 @@ int main(void)
         cmocka_unit_test(test_counting_gather),
         cmocka_unit_test(test_batch_as_data),
         cmocka_unit_test(test_given_shape),
+        cmocka_unit_test(test_given_value),
         cmocka_unit_test(test_payload_in_place),
         cmocka_unit_test(test_typed_data),
         cmocka_unit_test(test_initializer_input),

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/scalar.h"
 #include "weights/narrow.h"
 #include "weights/onnx/import.h"
 
@@ -84,6 +85,46 @@ static int check_input(struct onnx_import *im, struct onnx_value_info *info,
     return 0;
 }
 
+/* The numbers that the user gave for an input, or NULL. */
+static struct weights_input_value *given_value(const struct onnx_import *im,
+                                               const char *name)
+{
+    for (int i = 0; i < im->options->input_value_count; i++)
+        if (strcmp(im->options->input_value[i].name, name) == 0)
+            return &im->options->input_value[i];
+    return NULL;
+}
+
+/* The input becomes a constant.  Open dimensions are 1, but for the one of a
+ * list, which has as many elements as numbers are given. */
+static int fix_input(struct onnx_import *im, struct onnx_value_info *info,
+                     const char *name, int v, struct weights_input_value *given)
+{
+    const enum infer_dtype dtype = input_dtype(info->elem_type);
+    struct constant *c;
+    int64_t count;
+
+    given->used = true;
+    for (int d = 0; d < info->rank; d++)
+        if (info->dim[d] < 0)
+            info->dim[d] = info->rank == 1 ? given->count : 1;
+    if (onnx_new_constant(im, dtype, info->rank, info->dim, &c) < 0)
+        return im->rc;
+    count = constant_count(c);
+    if (given->count != 1 && given->count != count) {
+        constant_unref(c);
+        return onnx_fail(im, INFER_EARGUMENT,
+                         "--input-value: input '%s' has %lld elements, %d are "
+                         "given",
+                         name, (long long)count, given->count);
+    }
+    for (int64_t k = 0; k < count; k++)
+        scalar_store(dtype, c->data, k, given->value[given->count > 1 ? k : 0]);
+    im->value[v].constant = c;
+    im->value[v].state = ONNX_CONSTANT;
+    return 0;
+}
+
 static int add_input(struct onnx_import *im, const struct onnx_value_info *info,
                      const int *slot, const char *name, int v)
 {
@@ -123,6 +164,7 @@ struct input {
 static int list_inputs(struct onnx_import *im, struct input **out, int *n)
 {
     const struct weights_input_shape *given;
+    struct weights_input_value *fixed;
     struct input *input = NULL, in;
     size_t i;
     int rc;
@@ -148,7 +190,10 @@ static int list_inputs(struct onnx_import *im, struct input **out, int *n)
         }
         given = given_shape(im, in.name, *n);
         in.given = given != NULL;
-        if (check_input(im, &in.info, in.name, given) == 0) {
+        fixed = given_value(im, in.name);
+        if (check_input(im, &in.info, in.name, given) == 0 && fixed) {
+            fix_input(im, &in.info, in.name, in.value, fixed);
+        } else if (im->rc == 0) {
             struct input *grown =
                 realloc(input, ((size_t)*n + 1) * sizeof(*input));
 
