@@ -155,7 +155,7 @@ def outputs_of(a, model, folder):
             os.path.join(a.folder, "in%d.npy" % i) for i in range(len(inputs))))
     with open(order) as f:
         names = list(json.load(f))
-    return [np.load(os.path.join(folder, n + ".npy")) for n in names]
+    return [np.load(os.path.join(folder, suite.file_name(n))) for n in names]
 
 
 def one(a, op, sample):

@@ -345,6 +345,7 @@ int aten_linear(struct onnx_import *im)
     const struct pb_span bias = aten_optional(im, "bias");
     static const int64_t turned[2] = {1, 0};
     struct aten_attrs a = {.n = 0};
+    const char *op = "MatMul";
     struct pb_span y;
 
     if (im->rc < 0)
@@ -353,10 +354,16 @@ int aten_linear(struct onnx_import *im)
         aten_set_int(&a, "transB", 1);
         return ATEN_LAST(im, "Gemm", &a, x, w, bias);
     }
-    y = aten_rank(im, w) == 2 ? aten_permute(im, w, 2, turned) : w;
+    if (aten_rank(im, x) > 2 && aten_rank(im, w) == 2) {
+        aten_set_int(&a, "transB", 1);
+        y = w;
+        op = "FusedMatMul";
+    } else {
+        y = aten_rank(im, w) == 2 ? aten_permute(im, w, 2, turned) : w;
+    }
     if (bias.bytes == 0)
-        return ATEN_LAST(im, "MatMul", NULL, x, y);
-    y = ATEN_STEP(im, "MatMul", NULL, x, y);
+        return ATEN_LAST(im, op, &a, x, y);
+    y = ATEN_STEP(im, op, &a, x, y);
     return ATEN_LAST(im, "Add", NULL, y, bias);
 }
 

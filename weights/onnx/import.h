@@ -5,6 +5,20 @@
 
 #include "weights/onnx/onnx.h"
 
+/* Sizes that replace the usual ones, by the slot of a free dimension. */
+struct onnx_few_sizes {
+    int64_t fixed[INFER_MAX_RANK]; /* in an import at fixed sizes */
+    int64_t low[INFER_MAX_RANK];   /* at the probes, both ends included; */
+    int64_t high[INFER_MAX_RANK];  /* 0: as without a window */
+};
+/* Reads a network of free sizes that takes few (few_sizes.c).  The refusal so
+ * far, in the settings' error, stands where that does not help. */
+int onnx_import_few_sizes(struct onnx_import *settings, struct pb_span name,
+                          struct graph **out);
+/* Attempts at large sizes, then at small ones (onnx.c). */
+int onnx_import_large_or_small(struct onnx_import *settings,
+                               struct pb_span name, struct graph **out);
+
 /* The size of a free dimension at a probe (sizes.c).  Slot 0 is the batch; one
  * input's dimension d has slot d where no other input has it. */
 int64_t onnx_probe_size(const struct onnx_import *im, int probe, int slot);
@@ -27,6 +41,10 @@ const char *onnx_numbers_differ(const struct onnx_numbers *a,
 int onnx_verify_sizes(struct onnx_import *settings, struct pb_span name,
                       const struct graph *g,
                       const struct onnx_numbers *numbers);
+/* Compares the shapes of all values of a graph with those of an import at fixed
+ * sizes, where both take these: EUNSUPPORTED where one differs (verify.c). */
+int onnx_verify_at(const struct onnx_import *settings, struct pb_span name,
+                   const struct onnx_few_sizes *sizes, const struct graph *g);
 /* EUNSUPPORTED unless the graph of an import that took free sizes of several
  * inputs for one refuses others (verify.c). */
 int onnx_verify_alike(struct onnx_import *settings, const struct graph *g);

@@ -30,11 +30,61 @@ static struct constant *scaled(struct constant *c, float factor)
     return own;
 }
 
+/* Matrices of fewer bytes are copied, which costs less than finding them. */
+#define TURNED_BYTES ((size_t)1 << 16)
+
+/* The transpose of an initializer that takes its place, so that a file and what
+ * is made of it are not twice the weights.  False where others refer to the
+ * matrix, or it is none of the file's. */
+static bool turn_in_place(struct onnx_import *im, int v, struct constant *c,
+                          struct constant **out)
+{
+    struct onnx_value *value = &im->value[v];
+
+    if (!im->model || value->tensor.bytes == 0 || value->is_sparse ||
+        value->narrow || value->graph >= 0 || value->state != ONNX_CONSTANT ||
+        c->unfilled || c->viewed || c->bytes < TURNED_BYTES ||
+        __atomic_load_n(&c->refs, __ATOMIC_ACQUIRE) != 2)
+        return false;
+    constant_unref(value->constant);
+    value->constant = NULL;
+    value->state = ONNX_LAZY;
+    *out = constant_ref(onnx_tensor_turn(im->model, value->tensor));
+    if (!*out)
+        onnx_no_memory(im);
+    return true;
+}
+
+/* The weight of dense of a matrix that was transposed in an earlier attempt or
+ * for an earlier node, without loading the matrix.  False where there is none.
+ */
+static bool add_turned(struct onnx_import *im, int *value)
+{
+    const int v = onnx_value_find(im, im->node->in[1]);
+    struct constant *c;
+
+    if (im->rc < 0 || !im->model || v < 0 || im->value[v].state != ONNX_LAZY ||
+        im->value[v].is_sparse)
+        return false;
+    *value = im->value[v].transposed - 1;
+    if (*value >= 0)
+        return true;
+    c = onnx_tensor_turned(im->model, im->value[v].tensor);
+    if (!c || !scalar_is_float(c->dtype))
+        return false;
+    im->held += c->bytes; /* as if it were loaded */
+    if (onnx_charge(im, c->bytes) < 0 ||
+        onnx_add_constant(im, constant_ref(c), value) < 0)
+        return false;
+    im->value[v].transposed = *value + 1;
+    return true;
+}
+
 /* A rank-2 constant, which is input 1, as the weight of dense: transposed where
- * the columns of the matrix are the outputs.  Nodes that read the same matrix,
- * as steps of time do, share its transpose. */
+ * the columns of the matrix are the outputs; `keep`: beside the matrix.  Nodes
+ * that read the same matrix, as steps of time do, share its transpose. */
 static int add_weight(struct onnx_import *im, struct constant *c,
-                      bool transpose, float factor, int *value)
+                      bool transpose, bool keep, float factor, int *value)
 {
     static const int swap[] = {1, 0};
     const int v = onnx_value_find(im, im->node->in[1]);
@@ -51,8 +101,12 @@ static int add_weight(struct onnx_import *im, struct constant *c,
     }
     if (!c->unfilled && onnx_charge(im, c->bytes) < 0)
         return im->rc;
-    w = transpose ? constant_transpose(c, swap) : constant_ref(c);
-    onnx_add_constant(im, scaled(w, factor), value);
+    if (!transpose)
+        w = constant_ref(c);
+    else if (keep || !turn_in_place(im, v, c, &w))
+        w = constant_transpose(c, swap);
+    if (im->rc == 0)
+        onnx_add_constant(im, scaled(w, factor), value);
     if (factor == 1.0f && im->rc == 0)
         im->value[v].transposed = *value + 1;
     return im->rc;
@@ -74,7 +128,7 @@ static int gemm_weight(struct onnx_import *im, const struct gemm *g, int *out)
 {
     if (g->trans_b && g->alpha == 1.0f)
         return onnx_input(im, 1, out);
-    return add_weight(im, g->w, !g->trans_b, g->alpha, out);
+    return add_weight(im, g->w, !g->trans_b, true, g->alpha, out);
 }
 
 /* c as a bias vector of `outputs` elements, which it may be already; *out is
@@ -211,6 +265,11 @@ int onnx_import_matmul(struct onnx_import *im)
 
     onnx_arity(im, 2, 2);
     onnx_input_type(im, 0, 0, &a);
+    if (im->rc == 0 && a.rank >= 2 && scalar_is_float(a.dtype) &&
+        add_turned(im, &in[1])) {
+        onnx_input(im, 0, &in[0]);
+        return onnx_emit(im, GRAPH_DENSE, NULL, in, 2, 0, NULL);
+    }
     onnx_input_type(im, 1, 0, &b);
     if (onnx_input_weight(im, 1, &w) < 0)
         return im->rc;
@@ -221,7 +280,7 @@ int onnx_import_matmul(struct onnx_import *im)
     onnx_input(im, 0, &in[0]);
     if (w && b.rank == 2 && a.rank >= 2 && scalar_is_float(w->dtype) &&
         scalar_is_float(a.dtype)) {
-        add_weight(im, w, true, 1.0f, &in[1]);
+        add_weight(im, w, true, false, 1.0f, &in[1]);
         return onnx_emit(im, GRAPH_DENSE, NULL, in, 2, 0, NULL);
     }
     if (onnx_input(im, 1, &in[1]) < 0)

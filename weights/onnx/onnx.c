@@ -365,6 +365,7 @@ int onnx_attempt(struct onnx_import *settings, struct pb_span name,
     *choice = im.freed_batch || (im.odd_sizes && im.free_extent);
     settings->free_extent = im.free_extent;
     settings->several = im.several;
+    settings->free_slots = im.free_slots;
     if (rc == 0)
         *out = im.g;
     else
@@ -443,8 +444,8 @@ static int import_checked(struct onnx_import *settings, struct pb_span name,
 
 /* A network that is refused at large sizes is read at smaller ones; where these
  * do not help, the first refusal stands. */
-static int import_large_or_small(struct onnx_import *settings,
-                                 struct pb_span name, struct graph **out)
+int onnx_import_large_or_small(struct onnx_import *settings,
+                               struct pb_span name, struct graph **out)
 {
     struct infer_error first;
     int rc = import_checked(settings, name, out), again;
@@ -467,13 +468,15 @@ static int import_large_or_small(struct onnx_import *settings,
 int onnx_import_either(struct onnx_import *settings, struct pb_span name,
                        struct graph **out)
 {
-    int rc = import_large_or_small(settings, name, out);
+    int rc = onnx_import_large_or_small(settings, name, out);
 
     if (rc < 0 && rc != INFER_EMEMORY && settings->free_extent &&
         settings->several) {
         settings->alike = true;
-        rc = import_large_or_small(settings, name, out);
+        rc = onnx_import_large_or_small(settings, name, out);
     }
+    if (rc == INFER_EFORMAT && settings->free_extent && !settings->several)
+        rc = onnx_import_few_sizes(settings, name, out);
     if (rc < 0 && rc != INFER_EMEMORY && settings->free_extent)
         explain_open_sizes(settings, name);
     settings->alike = false;

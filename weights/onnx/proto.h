@@ -230,6 +230,14 @@ int onnx_tensor_name(const struct onnx_model *m, struct pb_span span,
  * they may be moved by a few bytes into alignment. */
 int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
                      struct infer_error *err, struct constant **out);
+/* The transpose of a matrix that onnx_tensor_turn() has made, or NULL; a
+ * borrowed reference. */
+struct constant *onnx_tensor_turned(const struct onnx_model *m,
+                                    struct pb_span span);
+/* Transposes a matrix that was loaded and that the model alone refers to.  The
+ * transpose takes its place; the matrix is made again if it is loaded later.  A
+ * borrowed reference, or NULL where memory is short. */
+struct constant *onnx_tensor_turn(struct onnx_model *m, struct pb_span span);
 /* The type in narrow.h of a tensor that was loaded, or 0. */
 int onnx_tensor_narrow(const struct onnx_model *m, struct pb_span span);
 /* Drops those that the model keeps. */

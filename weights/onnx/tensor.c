@@ -576,9 +576,10 @@ int onnx_tensor_name(const struct onnx_model *m, struct pb_span span,
 /* ---- the tensors loaded so far ------------------------------------- */
 
 struct onnx_loaded {
-    unsigned char *key; /* where the message lies */
-    struct constant *value;
-    int narrow; /* its type in narrow.h, or 0 */
+    unsigned char *key;      /* where the message lies */
+    struct constant *value;  /* NULL: only its transpose is there */
+    struct constant *turned; /* of a matrix, or NULL */
+    int narrow;              /* its type in narrow.h, or 0 */
 };
 
 static struct onnx_loaded *loaded_slot(struct onnx_loaded *table, size_t slots,
@@ -611,6 +612,9 @@ static bool loaded_grow(struct onnx_model *m)
     return true;
 }
 
+/* Dimensions of a matrix, transposed. */
+static const int swap[] = {1, 0};
+
 int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
                      struct infer_error *err, struct constant **out)
 {
@@ -623,8 +627,10 @@ int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
         return error_set(err, INFER_EMEMORY, "out of memory");
     slot = loaded_slot(m->loaded, m->loaded_slots, span.data);
     if (slot->key) {
+        if (!slot->value)
+            slot->value = constant_transpose(slot->turned, swap);
         *out = slot->value;
-        return 0;
+        return *out ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
     }
     memset(&t, 0, sizeof(t));
     rc = read_layout(&r, err, &t);
@@ -643,6 +649,28 @@ int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
     return 0;
 }
 
+struct constant *onnx_tensor_turned(const struct onnx_model *m,
+                                    struct pb_span span)
+{
+    return m->loaded_slots == 0
+               ? NULL
+               : loaded_slot(m->loaded, m->loaded_slots, span.data)->turned;
+}
+
+struct constant *onnx_tensor_turn(struct onnx_model *m, struct pb_span span)
+{
+    struct onnx_loaded *slot =
+        loaded_slot(m->loaded, m->loaded_slots, span.data);
+
+    if (!slot->turned)
+        slot->turned = constant_transpose(slot->value, swap);
+    if (slot->turned) {
+        constant_give_back(slot->value);
+        slot->value = NULL;
+    }
+    return slot->turned;
+}
+
 int onnx_tensor_narrow(const struct onnx_model *m, struct pb_span span)
 {
     return m->loaded_slots == 0
@@ -655,7 +683,9 @@ void onnx_tensors_clear(struct onnx_model *m)
     size_t i;
 
     for (i = 0; i < m->loaded_slots; i++)
-        if (m->loaded[i].key)
+        if (m->loaded[i].key) {
             constant_unref(m->loaded[i].value);
+            constant_unref(m->loaded[i].turned);
+        }
     free(m->loaded);
 }

@@ -14,7 +14,8 @@ at the start drawn, batch norms calibrated.  Each network is written by both
 exporters to ONNX (ts: opsets 11 to 17, dynamo: 18 to 21) and in one more form:
 pt2, core (.pt2 after run_decompositions()), trace or script; of half the files
 the batch is free, of a quarter height and width, too, and these run at two
-shapes.  The library yolo is in survey_yolo.py.  One network has --limit seconds
+shapes.  The library yolo is in survey_yolo.py, smaller packages are in
+survey_packages.py.  One network has --limit seconds
 in a process of its own.
 
 A line of JSON a file goes to --out as soon as it is known: "status" is match
@@ -23,7 +24,8 @@ as PyTorch is), differs, refused, "run refused", crashed, "not exported" (PyTorc
 does not write it, or ONNX Runtime gives of the file what infer does), "not
 built", "too large" or "too long"; "difference" is from PyTorch, "double" infer's
 and "own" PyTorch's distance from double precision.  For what is not right "ort"
-says what ONNX Runtime makes of the file.  The file --stop ends it.
+says what ONNX Runtime makes of the file.  "peak_mib" is what wconv took at most,
+by GNU time, "weights_mib" the parameters and buffers.  The file --stop ends it.
 """
 import collections
 import json
@@ -44,6 +46,7 @@ import torch
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import suite
 import survey_networks as survey
+import survey_packages
 import survey_yolo
 from torch_layers import export, flat
 from torch_networks import calibrate
@@ -139,8 +142,8 @@ def attempt(a, draw, module, runs, want, form):
     axes = None
     if form not in ("trace", "script") and draw.random() < 0.5:
         axes = [0]
-        if x[0].ndim == 4 and draw.random() < 0.5:
-            axes = [0, 2, 3]
+        if x[0].ndim > 2 and draw.random() < 0.5:
+            axes = [0, *range(2, x[0].ndim)]
     opset = (draw.choice((11, 13, 14, 15, 16, 17, 17, 17)) if form == "ts" else
              draw.choice((18, 18, 19, 20, 21)) if form == "dynamo" else 0)
     facts = {"form": form, "free": len(axes or ()), "opset": opset}
@@ -175,8 +178,14 @@ def attempt(a, draw, module, runs, want, form):
         more = ["--input-shape=%s:[%s]" % (n.name, ",".join(map(str, t.shape)))
                 for n, t in zip(names, x)]
     start = time.time()
-    rc, text = suite.run(a.wconv, path, "-o", model, "-q", *more)
+    rc, text = suite.run("/usr/bin/time", "-q", "-o", a.folder + "/peak", "-f",
+                         "%M", a.wconv, path, "-o", model, "-q", *more)
     facts["wconv_s"] = round(time.time() - start, 2)
+    if rc != -1:  # in time
+        facts["peak_mib"] = int(open(a.folder + "/peak").read()) >> 10
+    facts["weights_mib"] = sum(
+        t.numel() * t.element_size()
+        for t in module.state_dict().values()) >> 20
     if rc != 0:
         facts.update(status="refused" if rc == 2 else "crashed",
                      why=text.replace(path, ""))
@@ -221,7 +230,9 @@ def one(a, library, name, seed, turn):
     try:
         n = parameters_of(library, name, draw)
         if n <= a.most:
-            module, sizes = survey.BUILD[library](name, draw, False)
+            module, sizes = (survey_packages.build(library, name)
+                             if library in survey_packages.TABLES else
+                             survey.BUILD[library](name, draw, False))
             n = n or sum(p.numel() for p in module.parameters())
         if n > a.most:
             a.write({"status": "too large", "why": "%.0fe6" % (n / 1e6)})
@@ -244,8 +255,9 @@ def one(a, library, name, seed, turn):
         return
     runs, want = [], []
     shapes = [(2, *s), (3, *s)]
-    if len(s) == 3:
-        shapes += [(1, s[0], s[1] + 32, s[2] + 64)]
+    if len(s) > 1:
+        shapes += [(1, s[0], *(n + 32 * (1 + i % 2)
+                               for i, n in enumerate(s[1:])))]
     for shape in shapes:
         try:
             r = [torch.rand(*shape)]
@@ -328,6 +340,8 @@ def names_in_turn(a, draw):
         library, _, figure = part.partition(":")
         try:
             names = (survey_yolo.names() if library == "yolo" else
+                     survey_packages.names_of(library)
+                     if library in survey_packages.TABLES else
                      survey.NAMES[library]())
         except Exception as e:  # it is not here
             print(library, "is not here:", e, flush=True)
@@ -335,7 +349,8 @@ def names_in_turn(a, draw):
         names = [n for n in names if not a.only or re.search(a.only, n)]
         draw.shuffle(names)
         names.sort(key=lambda n: (library, n) in known)
-        lists[library], figures[library] = names, int(figure or 1)
+        lists[library], figures[library] = names, float(
+                figure or 1)
     done = collections.Counter()
     while lists:
         library = min(lists, key=lambda l: (done[l] + 0.5) / figures[l])

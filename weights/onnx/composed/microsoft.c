@@ -6,6 +6,7 @@
 #include <float.h>
 #include <string.h>
 
+#include "kernels/base/scalar.h"
 #include "weights/onnx/composed/compose.h"
 #include "weights/onnx/window.h"
 
@@ -117,6 +118,24 @@ static int turned(struct onnx_import *im, int x, bool transpose, bool batch)
     return compose_transpose(im, x, rank, order);
 }
 
+/* A matrix of constants K,C as the weight of dense, as it is.  1: done. */
+static int dense_of_rows(struct onnx_import *im)
+{
+    struct graph_type x, w;
+    struct constant *c;
+    int in[2];
+
+    onnx_input_type(im, 0, 0, &x);
+    onnx_input_type(im, 1, 0, &w);
+    if (im->rc < 0 || x.rank < 2 || w.rank != 2 || !scalar_is_float(x.dtype) ||
+        !scalar_is_float(w.dtype) || onnx_input_weight(im, 1, &c) < 0 || !c)
+        return im->rc;
+    onnx_input(im, 0, &in[0]);
+    onnx_input(im, 1, &in[1]);
+    onnx_emit(im, GRAPH_DENSE, NULL, in, 2, 0, NULL);
+    return im->rc < 0 ? im->rc : 1;
+}
+
 int onnx_import_fused_matmul(struct onnx_import *im)
 {
     bool flag[4] = {false, false, false, false};
@@ -129,6 +148,9 @@ int onnx_import_fused_matmul(struct onnx_import *im)
     onnx_flag(im, "transB", &flag[1]);
     onnx_flag(im, "transBatchA", &flag[2]);
     onnx_flag(im, "transBatchB", &flag[3]);
+    if (flag[1] && !flag[0] && !flag[2] && !flag[3] && alpha == 1.0f &&
+        dense_of_rows(im) != 0)
+        return im->rc;
     a = turned(im, compose_input(im, 0), flag[0], flag[2]);
     b = turned(im, compose_input(im, 1), flag[1], flag[3]);
     compose_need_rank(im, a, 2, INFER_MAX_RANK);

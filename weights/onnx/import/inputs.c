@@ -293,6 +293,7 @@ static void give_slots(struct onnx_import *im, struct input *input, int n)
     int next = INFER_MAX_RANK;
 
     im->several = false;
+    im->free_slots = 0;
     for (int i = 0; i < n; i++)
         for (int d = 1; d < input[i].info.rank; d++) {
             int slot = -1;
@@ -309,6 +310,7 @@ static void give_slots(struct onnx_import *im, struct input *input, int n)
                 taken[d] = true;
             input[i].slot[d] = slot;
             im->several |= slot != d;
+            im->free_slots |= slot == d ? 1u << d : 0;
         }
 }
 

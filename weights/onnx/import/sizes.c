@@ -16,6 +16,21 @@ static int64_t multiple(const struct onnx_import *im, int probe, int slot)
     return probe == 3 ? 28 - s : probe == 4 ? s : s + 8 + 4 * probe;
 }
 
+static bool has_window(const struct onnx_import *im, int slot)
+{
+    return im->window && slot < INFER_MAX_RANK && im->window->high[slot] > 0;
+}
+
+/* A size of the window: both ends come first, and no two slots have the same
+ * at one probe if there are as many sizes. */
+static int64_t in_window(const struct onnx_few_sizes *w, int probe, int slot)
+{
+    static const int sixths[] = {0, 6, 2, 5, 3};
+    const int64_t width = w->high[slot] - w->low[slot];
+
+    return w->low[slot] + width * sixths[(probe + slot) % 5] / 6;
+}
+
 /* Sizes of a free dimension at the probes.  Each free dimension gets sizes of
  * its own, so that no two are ever mistaken for one another.  Spatial ones are
  * large and divide well, as some networks need them.  Where the network takes
@@ -42,6 +57,8 @@ int64_t onnx_probe_size(const struct onnx_import *im, int probe, int slot)
     /* No progression, which rounded sizes of the others may be. */
     if (slot == 0)
         return probe < 3 ? probe + 1 : 8 - probe;
+    if (has_window(im, slot))
+        return in_window(im->window, probe, slot);
     return im->small_sizes ? 64 + 32 * k + add : 256 + 64 * k + add;
 }
 
@@ -55,6 +72,10 @@ int64_t onnx_fixed_size(const struct onnx_import *im, int slot)
          832, 896},
         {2, 37, 29, 23, 19, 17, 13, 11, 31, 41, 43, 47, 53, 59, 61, 67}};
 
+    if (im->check > 0 && has_window(im, slot))
+        return in_window(im->window, im->check + 2 * slot, slot);
+    if (im->check == 0 && im->window && slot > 0 && slot < INFER_MAX_RANK)
+        return im->window->fixed[slot];
     return im->check == 0
                ? onnx_probe_size(im, 1, slot)
                : size[im->check - 1][slot < 16 ? slot : 9 + slot % 7];

@@ -131,6 +131,76 @@ int onnx_verify_sizes(struct onnx_import *settings, struct pb_span name,
     return rc;
 }
 
+/* ---- at one size, whole --------------------------------------------- */
+
+/* The value of a name, looked for from `*from` on; -1: there is none. */
+static int find_named(const struct graph *g, const char *name, int *from)
+{
+    for (int k = 0; k < g->n_values; k++) {
+        const int v = (*from + k) % g->n_values;
+
+        if (g->value[v].name && strcmp(g->value[v].name, name) == 0) {
+            *from = v + 1;
+            return v;
+        }
+    }
+    return -1;
+}
+
+/* A value whose shapes differ where both graphs have it, or NULL. */
+static const char *different_value(const struct graph *a, const struct graph *b)
+{
+    int from = 0;
+
+    for (int i = 0; i < b->n_values; i++) {
+        const struct graph_value *y = &b->value[i];
+        const int v = y->name ? find_named(a, y->name, &from) : -1;
+
+        if (v >= 0 && (a->value[v].rank != y->rank ||
+                       memcmp(a->value[v].dim, y->dim,
+                              (size_t)y->rank * sizeof y->dim[0]) != 0))
+            return y->name;
+    }
+    return NULL;
+}
+
+int onnx_verify_at(const struct onnx_import *settings, struct pb_span name,
+                   const struct onnx_few_sizes *sizes, const struct graph *g)
+{
+    struct onnx_import at = *settings;
+    struct graph *fixed = NULL, *fixed_one = NULL, *free_one = NULL;
+    struct infer_error other;
+    struct graph_shape *shape = NULL;
+    const char *value = NULL;
+    bool choice;
+    int rc;
+
+    at.window = sizes;
+    at.fixed_sizes = true;
+    at.freed_batch = at.odd_sizes = at.small_sizes = false;
+    at.numbers = NULL;
+    at.err = &other;
+    rc = onnx_attempt(&at, name, &choice, &fixed);
+    if (rc == 0) {
+        shape = shapes_of(fixed);
+        rc = shape ? infer(fixed, NULL, &fixed_one) : INFER_EMEMORY;
+    }
+    if (rc == 0 && (rc = infer(g, shape, &free_one)) == 0)
+        value = different_value(free_one, fixed_one);
+    /* Sizes that one of them refuses give no wrong result. */
+    rc = rc == INFER_EMEMORY ? error_set(settings->err, rc, "out of memory")
+         : value             ? error_set(settings->err, INFER_EUNSUPPORTED,
+                                         "'%s' depends on free sizes in a way that is not "
+                                                     "supported; --input-shape fixes them",
+                                         value)
+                             : 0;
+    graph_free(fixed);
+    graph_free(fixed_one);
+    graph_free(free_one);
+    free(shape);
+    return rc;
+}
+
 static bool shared(const struct graph *g, int input, int d)
 {
     for (int i = 0; i < g->n_inputs; i++) {

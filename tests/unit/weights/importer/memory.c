@@ -11,6 +11,7 @@
 #include "tests/unit/weights/tensorflow/graphdef_writer.h"
 #include "weights/kept.h"
 
+extern const struct weights_format weights_format_onnx;
 extern const struct weights_format weights_format_tensorflow;
 
 #define LAYERS   6
@@ -175,6 +176,62 @@ TEST(test_tensorflow)
     pb_free(&m);
 }
 
+/* Linear layers of sequences, as PyTorch's exporter writes them, with a free
+ * batch and a free length: several attempts. */
+TEST(test_onnx)
+{
+    struct pb_message m = {0}, g = {0}, opset = {0}, info[2] = {{0}, {0}};
+    char last[16] = "x", name[16], matrix[16];
+    float *w;
+
+    require_measure();
+    w = some_weights();
+    for (int i = 0; i < LAYERS; i++) {
+        struct pb_message node = {0}, tensor = {0};
+
+        snprintf(name, sizeof name, i == LAYERS - 1 ? "y" : "y%d", i);
+        snprintf(matrix, sizeof matrix, "w%d", i);
+        pb_text(&node, 1, last);
+        pb_text(&node, 1, matrix);
+        pb_text(&node, 2, name);
+        pb_text(&node, 4, "MatMul");
+        pb_nested(&g, 1, &node);
+        pb_int(&tensor, 1, CHANNELS);
+        pb_int(&tensor, 1, CHANNELS);
+        pb_int(&tensor, 2, 1);
+        pb_text(&tensor, 8, matrix);
+        pb_bytes(&tensor, 9, w, WEIGHTS / LAYERS);
+        pb_nested(&g, 5, &tensor);
+        memcpy(last, name, sizeof last);
+    }
+    free(w);
+    for (int i = 0; i < 2; i++) {
+        struct pb_message shape = {0}, tensor = {0}, type = {0};
+
+        for (int d = 0; d < 3; d++) {
+            struct pb_message size = {0};
+
+            if (d == 2)
+                pb_int(&size, 1, CHANNELS);
+            else
+                pb_text(&size, 2, d ? "length" : "batch");
+            pb_nested(&shape, 1, &size);
+        }
+        pb_int(&tensor, 1, 1);
+        pb_nested(&tensor, 2, &shape);
+        pb_nested(&type, 1, &tensor);
+        pb_text(&info[i], 1, i ? "y" : "x");
+        pb_nested(&info[i], 2, &type);
+        pb_nested(&g, i ? 12 : 11, &info[i]);
+    }
+    pb_int(&m, 1, 8);
+    pb_int(&opset, 2, 17);
+    pb_nested(&m, 7, &g);
+    pb_nested(&m, 8, &opset);
+    check_peak(&weights_format_onnx, m.data, m.size);
+    pb_free(&m);
+}
+
 /* ---- parts --------------------------------------------------------- */
 
 /* What is given back reads as zeros, and only whole pages of it are. */
@@ -248,10 +305,9 @@ TEST(test_kept)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_give_back),
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_tflite),
-        cmocka_unit_test(test_tensorflow),
+        cmocka_unit_test(test_give_back), cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_tflite),    cmocka_unit_test(test_tensorflow),
+        cmocka_unit_test(test_onnx),
     };
 
     /* Large blocks are mapped, whatever was freed before: what is freed goes
