@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* match-layers, match-layer-norm and match-activations: spelled-out functions
- * before and after on the reference backend, and near misses. */
+/* match-layers, match-layer-norm, match-group-norm and match-activations:
+ * spelled-out functions before and after on the reference backend, and near
+ * misses. */
 #include "tests/unit/weights/passes/net.h"
 
 #include <math.h>
 
 #define LAYERS "match-layers"
 #define NORM   "match-layer-norm"
+#define GROUPS "match-group-norm"
 #define ACT    "match-activations"
 
 static int number(struct net *net, enum kern_binary_kind kind, int x, double k)
@@ -461,6 +463,57 @@ TEST(norm_over_channels)
     net_end(&net);
 }
 
+/* x as rows, normalised, in a shape again, times and plus numbers a channel. */
+static int group_norm(struct net *net, int rows, int groups,
+                      const int64_t *back, double scale)
+{
+    int x = net_input(net, DIMS(-1, 6, 4, 5)), in[3];
+
+    in[0] = net_reshape(net, x, DIMS(0, rows, -1));
+    in[1] = net_fill(net, scale, DIMS(rows));
+    in[2] = net_fill(net, 0, DIMS(rows));
+    x = net_node(net, GRAPH_GROUP_NORM, in, 3);
+    net_attr(net)->norm.groups = groups;
+    x = net_reshape(net, x, 4, back);
+    x = net_binary(net, KERN_MUL, x, net_weight(net, DIMS(back[1], 1, 1)));
+    return net_binary(net, KERN_ADD, x,
+                      net_weight(net, DIMS(1, back[1], 1, 1)));
+}
+
+TEST(torch_group_norm)
+{
+    static const int64_t same[4] = {-1, 6, 4, 5};
+    struct net net;
+
+    for (int groups = 1; groups < 7; groups += groups) {
+        if (groups == 4)
+            groups = 3;
+        net_begin(&net, 150 + (uint64_t)groups);
+        net_output(&net, group_norm(&net, groups, groups, same, 1));
+        net_check(&net, GROUPS, 3, NORM_FACTOR);
+        assert_int_equal(net.g->n_nodes, 1);
+        assert_int_equal(net.g->node[0].op, GRAPH_GROUP_NORM);
+        assert_int_equal(net.g->node[0].attr.norm.groups, groups);
+        net_end(&net);
+    }
+}
+
+/* Another shape, groups of several rows, rows with a scale. */
+TEST(other_group_norms)
+{
+    static const int64_t same[4] = {-1, 6, 4, 5}, other[4] = {-1, 6, 5, 4};
+    struct net net;
+
+    for (int wrong = 0; wrong < 3; wrong++) {
+        net_begin(&net, 160 + (uint64_t)wrong);
+        net_output(&net,
+                   group_norm(&net, 2, wrong == 1 ? 1 : 2,
+                              wrong == 0 ? other : same, wrong == 2 ? 2 : 1));
+        net_refuses(&net, GROUPS);
+        net_end(&net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -483,6 +536,8 @@ int main(void)
         cmocka_unit_test(torch_layer_norm),
         cmocka_unit_test(tensorflow_layer_norm),
         cmocka_unit_test(norm_over_channels),
+        cmocka_unit_test(torch_group_norm),
+        cmocka_unit_test(other_group_norms),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
