@@ -45,6 +45,12 @@ int onnx_verify_sizes(struct onnx_import *settings, struct pb_span name,
  * sizes, where both take these: EUNSUPPORTED where one differs (verify.c). */
 int onnx_verify_at(const struct onnx_import *settings, struct pb_span name,
                    const struct onnx_few_sizes *sizes, const struct graph *g);
+/* Compares how many elements the values of a graph have at a batch of 1 with
+ * those of an import at that batch, where a batch of 1 is left out:
+ * EUNSUPPORTED where they differ (verify.c). */
+int onnx_verify_one(const struct onnx_import *settings, struct pb_span name,
+                    const struct graph *g);
+#define ONNX_CHECK_ONE 4 /* sizes of onnx_fixed_size() */
 /* EUNSUPPORTED unless the graph of an import that took free sizes of several
  * inputs for one refuses others (verify.c). */
 int onnx_verify_alike(struct onnx_import *settings, const struct graph *g);

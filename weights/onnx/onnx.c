@@ -364,6 +364,7 @@ int onnx_attempt(struct onnx_import *settings, struct pb_span name,
         rc = onnx_numbers_of(&im, im.numbers);
     *choice = im.freed_batch || (im.odd_sizes && im.free_extent);
     settings->free_extent = im.free_extent;
+    settings->drops_batch = im.drops_batch;
     settings->several = im.several;
     settings->free_slots = im.free_slots;
     if (rc == 0)
@@ -433,6 +434,8 @@ static int import_checked(struct onnx_import *settings, struct pb_span name,
     if (rc == 0 && settings->free_extent)
         rc = onnx_verify_sizes(settings, name, *out, &numbers);
     free(numbers.item);
+    if (rc == 0 && settings->drops_batch)
+        rc = onnx_verify_one(settings, name, *out);
     if (rc == 0 && settings->alike)
         rc = onnx_verify_alike(settings, *out);
     if (rc < 0) {

@@ -146,6 +146,7 @@ struct onnx_import {
     /* The file states batch 1 and it is read as free. */
     bool freed_batch;
     bool free_extent;    /* a dimension other than the batch is open */
+    bool drops_batch;    /* an open batch is left out where it is 1 */
     bool fixed_sizes;    /* setting: open dimensions take a size */
     bool odd_sizes;      /* and has odd sizes behind the first probe */
     bool small_sizes;    /* and smaller sizes at all probes */
@@ -153,7 +154,8 @@ struct onnx_import {
     bool several;        /* not so else: more sizes are open than axes */
     unsigned free_slots; /* bit d: slot d < INFER_MAX_RANK is open */
     const struct onnx_few_sizes *window; /* setting: sizes, or NULL */
-    int check; /* 0, or the sizes that fixed_sizes gives (import/sizes.c) */
+    /* 0, or the sizes that fixed_sizes gives (import/sizes.c) */
+    int check;
     struct onnx_numbers *numbers; /* setting: where they are kept, or NULL */
     /* By value of the graph, of `probes` types each; of rank 0 where a value
      * has no type yet. */

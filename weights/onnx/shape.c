@@ -240,7 +240,8 @@ static int ones(struct onnx_import *im, int64_t *axis, int *n)
         }
         if (one)
             axis[(*n)++] = d;
-        else if (im->freed_batch && stated) /* probe 0 has a batch of 1 */
+        im->drops_batch |= stated && !one && d == 0;
+        if (!one && im->freed_batch && stated) /* probe 0 has a batch of 1 */
             return onnx_fail(im, INFER_EUNSUPPORTED,
                              "a batch of 1 is left out with all sizes of 1");
     }

@@ -72,6 +72,8 @@ int64_t onnx_fixed_size(const struct onnx_import *im, int slot)
          832, 896},
         {2, 37, 29, 23, 19, 17, 13, 11, 31, 41, 43, 47, 53, 59, 61, 67}};
 
+    if (im->check == ONNX_CHECK_ONE)
+        return slot == 0 ? 1 : onnx_probe_size(im, 1, slot);
     if (im->check > 0 && has_window(im, slot))
         return in_window(im->window, im->check + 2 * slot, slot);
     if (im->check == 0 && im->window && slot > 0 && slot < INFER_MAX_RANK)

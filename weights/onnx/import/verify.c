@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "weights/onnx/import.h"
 
@@ -147,8 +148,25 @@ static int find_named(const struct graph *g, const char *name, int *from)
     return -1;
 }
 
-/* A value whose shapes differ where both graphs have it, or NULL. */
-static const char *different_value(const struct graph *a, const struct graph *b)
+typedef bool alike(const struct graph_value *a, const struct graph_value *b);
+
+static bool same_shape(const struct graph_value *a, const struct graph_value *b)
+{
+    return a->rank == b->rank &&
+           memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
+}
+
+static bool same_count(const struct graph_value *a, const struct graph_value *b)
+{
+    int64_t n, m;
+
+    return checked_count(a->rank, a->dim, &n) &&
+           checked_count(b->rank, b->dim, &m) && n == m;
+}
+
+/* A value that both graphs have, and that is not alike in them; or NULL. */
+static const char *different_value(const struct graph *a, const struct graph *b,
+                                   alike *is_alike)
 {
     int from = 0;
 
@@ -156,40 +174,37 @@ static const char *different_value(const struct graph *a, const struct graph *b)
         const struct graph_value *y = &b->value[i];
         const int v = y->name ? find_named(a, y->name, &from) : -1;
 
-        if (v >= 0 && (a->value[v].rank != y->rank ||
-                       memcmp(a->value[v].dim, y->dim,
-                              (size_t)y->rank * sizeof y->dim[0]) != 0))
+        if (v >= 0 && !is_alike(&a->value[v], y))
             return y->name;
     }
     return NULL;
 }
 
-int onnx_verify_at(const struct onnx_import *settings, struct pb_span name,
-                   const struct onnx_few_sizes *sizes, const struct graph *g)
+/* Imports at fixed sizes, of `at`, and compares the values with those of g at
+ * these.  Sizes that one of them refuses give no wrong result. */
+static int compare_values(struct onnx_import *at, struct pb_span name,
+                          const struct graph *g, alike *is_alike)
 {
-    struct onnx_import at = *settings;
     struct graph *fixed = NULL, *fixed_one = NULL, *free_one = NULL;
-    struct infer_error other;
+    struct infer_error *err = at->err, other;
     struct graph_shape *shape = NULL;
     const char *value = NULL;
     bool choice;
     int rc;
 
-    at.window = sizes;
-    at.fixed_sizes = true;
-    at.freed_batch = at.odd_sizes = at.small_sizes = false;
-    at.numbers = NULL;
-    at.err = &other;
-    rc = onnx_attempt(&at, name, &choice, &fixed);
+    at->fixed_sizes = true;
+    at->freed_batch = at->odd_sizes = at->small_sizes = false;
+    at->numbers = NULL;
+    at->err = &other;
+    rc = onnx_attempt(at, name, &choice, &fixed);
     if (rc == 0) {
         shape = shapes_of(fixed);
         rc = shape ? infer(fixed, NULL, &fixed_one) : INFER_EMEMORY;
     }
     if (rc == 0 && (rc = infer(g, shape, &free_one)) == 0)
-        value = different_value(free_one, fixed_one);
-    /* Sizes that one of them refuses give no wrong result. */
-    rc = rc == INFER_EMEMORY ? error_set(settings->err, rc, "out of memory")
-         : value             ? error_set(settings->err, INFER_EUNSUPPORTED,
+        value = different_value(free_one, fixed_one, is_alike);
+    rc = rc == INFER_EMEMORY ? error_set(err, rc, "out of memory")
+         : value             ? error_set(err, INFER_EUNSUPPORTED,
                                          "'%s' depends on free sizes in a way that is not "
                                                      "supported; --input-shape fixes them",
                                          value)
@@ -199,6 +214,24 @@ int onnx_verify_at(const struct onnx_import *settings, struct pb_span name,
     graph_free(free_one);
     free(shape);
     return rc;
+}
+
+int onnx_verify_at(const struct onnx_import *settings, struct pb_span name,
+                   const struct onnx_few_sizes *sizes, const struct graph *g)
+{
+    struct onnx_import at = *settings;
+
+    at.window = sizes;
+    return compare_values(&at, name, g, same_shape);
+}
+
+int onnx_verify_one(const struct onnx_import *settings, struct pb_span name,
+                    const struct graph *g)
+{
+    struct onnx_import at = *settings;
+
+    at.check = ONNX_CHECK_ONE;
+    return compare_values(&at, name, g, same_count);
 }
 
 static bool shared(const struct graph *g, int input, int d)
