@@ -423,25 +423,48 @@ static int64_t integer_value(const struct kern_problem *p, int i,
     return rng_range(rng, -100, 100);
 }
 
-/* Sums, factors of all sizes with most near 2^-8, addends. */
-static int64_t requantize_value(const struct kern_problem *p, int i,
-                                struct rng *rng)
+/* What lies at a limit or is no factor, and of floats no integer. */
+static double requantize_limit(int i, bool floats, struct rng *rng)
 {
-    const int64_t most = p->in[0].dtype == INFER_I32            ? INT32_MAX
+    static const double values[][6] = {
+        {INT32_MIN, INT32_MAX, -1, 1, 0, 1 << 30},
+        {INT32_MIN, INT32_MAX, -1, 1, 0, 1 << 30},
+        {INT32_MIN, INT32_MAX, -32, 31, -31, 30},
+        {INT32_MIN, INT32_MAX, -1, 1, 0, 1 << 30},
+    };
+    static const float reals[] = {NAN,      INFINITY, -INFINITY, 0x1p31f,
+                                  -0x1p31f, 0.5f,     1.5f,      -2.5f};
+    const int n = (int)(sizeof reals / sizeof *reals);
+
+    if (i == 0 && floats)
+        return (double)reals[rng_range(rng, 0, n - 1)];
+    return values[i][rng_range(rng, 0, 5)];
+}
+
+/* Sums, factors of all sizes with most near 2^-8, addends. */
+static double requantize_value(const struct kern_problem *p, int i,
+                               struct rng *rng)
+{
+    const bool floats = p->in[0].dtype != INFER_I32;
+    const int64_t most = !floats                                ? INT32_MAX
                          : infer_dtype_size(p->in[0].dtype) < 4 ? 256
                                                                 : 1 << 24;
 
+    if (rng_chance(rng, 4))
+        return requantize_limit(i, floats, rng);
     switch (i) {
     case 0:
-        return rng_chance(rng, 80) ? rng_range(rng, -most / 256, most / 256)
-                                   : rng_range(rng, -most, most);
+        return (double)(rng_chance(rng, 80)
+                            ? rng_range(rng, -most / 256, most / 256)
+                            : rng_range(rng, -most, most));
     case 1:
-        return rng_range(rng, rng_chance(rng, 95) ? 1 << 30 : 0, INT32_MAX);
+        return (double)rng_range(rng, rng_chance(rng, 95) ? 1 << 30 : 0,
+                                 INT32_MAX);
     case 2:
-        return rng_chance(rng, 70) ? rng_range(rng, -12, 0)
-                                   : rng_range(rng, -31, 30);
+        return (double)(rng_chance(rng, 70) ? rng_range(rng, -12, 0)
+                                            : rng_range(rng, -31, 30));
     default:
-        return rng_range(rng, -1000, 1000);
+        return (double)rng_range(rng, -1000, 1000);
     }
 }
 
@@ -481,7 +504,7 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
 
     if (p->op == KERN_REQUANTIZE) {
         for (int64_t at = 0; at < count; at++)
-            scalar_store(dtype, dense, at, (double)requantize_value(p, i, rng));
+            scalar_store(dtype, dense, at, requantize_value(p, i, rng));
         return;
     }
     if (i == PRODUCT_TABLE_IN && product_table_of(p) && quant_of(p)) {
