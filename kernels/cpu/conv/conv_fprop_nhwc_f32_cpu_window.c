@@ -198,8 +198,8 @@ static bool fill(const struct kern_problem *p, int threads, struct state *s)
     return fill_bands(s);
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
+int vector_window_supports(const struct kern_problem *p,
+                           struct infer_error *why)
 {
     const int rc = vector_conv_supports(p, why);
     struct state s;
@@ -209,18 +209,25 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     if (p->in[X].rank != 3 && p->in[X].rank != 4)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes one or two spatial dimensions");
+    if (kern_tensor_count(&p->out[0]) == 0 || kern_tensor_count(&p->in[X]) == 0)
+        return error_set(why, INFER_EUNSUPPORTED, "takes no empty tensors");
+    if (!fill(p, 1, &s))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes rows that fit its scratch memory");
+    return 0;
+}
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    (void)d;
 #ifdef HAVE_ONEDNN
     /* A place in a concatenation: oneDNN's row with a copy behind it is faster
      * for most layers. */
     if (!kern_tensor_is_dense(&p->out[0], KERN_NHWC) && !vector_conv_spreads(p))
         return error_set(why, INFER_EUNSUPPORTED, "makes dense results");
 #endif
-    if (kern_tensor_count(&p->out[0]) == 0 || kern_tensor_count(&p->in[X]) == 0)
-        return error_set(why, INFER_EUNSUPPORTED, "takes no empty tensors");
-    if (!fill(p, d->threads, &s))
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes rows that fit its scratch memory");
-    return 0;
+    return vector_window_supports(p, why);
 }
 
 /* ---- preparation --------------------------------------------------- */

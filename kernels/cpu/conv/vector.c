@@ -92,8 +92,8 @@ bool vector_conv_spreads(const struct kern_problem *p)
     const int64_t k = groups > 0 ? p->out[0].dim[1] / groups : 0;
 
     return cpu_has_avx512() && groups > 1 && c > 1 && c <= SPREAD_CHANNELS &&
-           k > 0 && k <= SPREAD_CHANNELS && p->in[X].rank <= 4 &&
-           vector_conv_supports(p, NULL) == 0;
+           k > 0 && k <= SPREAD_CHANNELS &&
+           vector_window_supports(p, NULL) == 0;
 }
 
 bool vector_conv_streams(const struct kern_problem *p)
@@ -102,11 +102,10 @@ bool vector_conv_streams(const struct kern_problem *p)
     const int64_t k = p->out[0].dim[1];
 
     return cpu_has_avx512() && p->attr.conv.groups == 1 && k > 0 &&
-           p->in[X].rank <= 4 &&
            kern_tensor_count(&p->out[0]) <= STREAM_PIXELS * k &&
            kern_tensor_count(&p->in[W]) >=
                STREAM_BYTES / (int64_t)sizeof(float) &&
-           vector_conv_supports(p, NULL) == 0;
+           vector_window_supports(p, NULL) == 0;
 }
 
 void vector_epilogue_fill(struct vector_epilogue *e,

@@ -29,6 +29,10 @@ struct vector_epilogue {
 /* Whether a convolution by these loops takes p's tensors and epilogue: 0, or
  * EUNSUPPORTED.  The row checks the window itself. */
 int vector_conv_supports(const struct kern_problem *p, struct infer_error *why);
+/* Whether conv_fprop_nhwc_f32_cpu_window takes p, wherever the result lies: 0,
+ * or EUNSUPPORTED. */
+int vector_window_supports(const struct kern_problem *p,
+                           struct infer_error *why);
 /* Whether conv_fprop_nhwc_f32_cpu_window takes p, several groups to a vector,
  * in less time than oneDNN. */
 bool vector_conv_spreads(const struct kern_problem *p);

@@ -311,6 +311,57 @@ TEST(winograd_before_onednn)
                         winograd->name);
 }
 
+#ifdef HAVE_ONEDNN
+/* What oneDNN's row leaves to another, that one takes. */
+TEST(left_problems_are_taken)
+{
+    static const struct {
+        int64_t groups, c, k, extent, window;
+        int stride, dilation, pad;
+    } cases[] = {
+        {1, 512, 512, 8, 3, 1, 1, 1}, /* many weights for few pixels */
+        {1, 512, 512, 8, 1, 1, 1, 0},
+        {1, 512, 512, 224, 3, 32, 100, 1}, /* whose input is 80 MB */
+        {1, 1024, 512, 300, 1, 60, 1, 1},
+        {8, 32, 32, 20, 3, 1, 1, 1}, /* groups of few channels */
+        {8, 64, 64, 900, 3, 1, 400, 1},
+    };
+    const struct device cpu = {.kern = {.kind = KERN_CPU, .threads = 2}};
+    struct row_tiers tiers;
+
+    row_tiers_choose(&cpu, INFER_BACKEND_AUTO, &tiers);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kern_problem p = make_problem(1, false);
+        struct kern_conv *a = &p.attr.conv;
+        const int64_t e = cases[i].extent;
+        const int64_t r = cases[i].window, k = cases[i].k;
+        const int64_t out =
+            (e + 2 * cases[i].pad - 1 - (r - 1) * cases[i].dilation) /
+                cases[i].stride +
+            1;
+        const struct row_query q = {
+            .problem = &p, .device = &cpu.kern, .aligned = true};
+
+        p.in[X] = kern_tensor_dense(
+            INFER_F32, 4, (int64_t[]){1, cases[i].c, e, e}, KERN_NHWC);
+        p.in[W] = kern_tensor_dense(
+            INFER_F32, 4, (int64_t[]){k, cases[i].c / cases[i].groups, r, r},
+            KERN_NCHW);
+        p.in[BIAS] = kern_tensor_dense(INFER_F32, 1, &k, KERN_NCHW);
+        p.out[0] = kern_tensor_dense(INFER_F32, 4, (int64_t[]){1, k, out, out},
+                                     KERN_NHWC);
+        a->groups = (int)cases[i].groups;
+        for (int d = 0; d < 2; d++) {
+            a->stride[d] = cases[i].stride;
+            a->dilation[d] = cases[i].dilation;
+            a->pad_begin[d] = a->pad_end[d] = cases[i].pad;
+        }
+        assert_int_equal(kern_problem_check(&p, NULL), 0);
+        assert_non_null(row_best(&q, tiers.tier[0], NULL, NULL));
+    }
+}
+#endif
+
 TEST(version)
 {
     const struct kern_library *l =
@@ -332,6 +383,9 @@ int main(void)
         cmocka_unit_test(same_bits_on_any_threads),
         cmocka_unit_test(refusals),
         cmocka_unit_test(winograd_before_onednn),
+#ifdef HAVE_ONEDNN
+        cmocka_unit_test(left_problems_are_taken),
+#endif
         cmocka_unit_test(version),
     };
 
