@@ -360,8 +360,12 @@ int onnx_attempt(struct onnx_import *settings, struct pb_span name,
 
     error_clear(im.err);
     rc = build_graph(&im, name);
-    if (rc == 0 && im.numbers)
-        rc = onnx_numbers_of(&im, im.numbers);
+    if (im.numbers &&
+        (rc == 0 || (im.refused_numbers && rc != INFER_EMEMORY))) {
+        const int kept = onnx_numbers_of(&im, im.numbers);
+
+        rc = kept < 0 ? kept : rc;
+    }
     *choice = im.freed_batch || (im.odd_sizes && im.free_extent);
     settings->free_extent = im.free_extent;
     settings->drops_batch = im.drops_batch;

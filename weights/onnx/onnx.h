@@ -157,6 +157,7 @@ struct onnx_import {
     /* 0, or the sizes that fixed_sizes gives (import/sizes.c) */
     int check;
     struct onnx_numbers *numbers; /* setting: where they are kept, or NULL */
+    bool refused_numbers;         /* and of a network that is refused */
     /* By value of the graph, of `probes` types each; of rank 0 where a value
      * has no type yet. */
     struct graph_type **type;

@@ -9,8 +9,10 @@
  * at all the sizes that are tried otherwise.  So usual sizes are tried one by
  * one.  The sizes around the first that is taken are the probes, from the
  * least to the largest, so that what is one number at all of them is one number
- * at those in between.
+ * at those in between.  Sizes beyond them stay open only where no such number
+ * is another there; else the size that was found is the only one.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -23,7 +25,8 @@ struct search {
     struct onnx_import *settings;
     struct pb_span name;
     struct onnx_few_sizes window;
-    bool other_reason; /* a refusal that is no conflict of shapes */
+    bool other_reason;            /* a refusal that is no conflict of shapes */
+    struct onnx_numbers *numbers; /* NULL, or where those of imports go */
 };
 
 /* One import at the sizes fixed[] of the window.  1: it is taken; 0: it is not;
@@ -39,7 +42,8 @@ static int takes(struct search *s)
     settings.window = &s->window;
     settings.fixed_sizes = true;
     settings.freed_batch = settings.odd_sizes = settings.small_sizes = false;
-    settings.numbers = NULL;
+    settings.numbers = s->numbers;
+    settings.refused_numbers = true;
     settings.err = &err;
     rc = onnx_attempt(&settings, s->name, &choice, &g);
     graph_free(g);
@@ -152,6 +156,51 @@ static int is_alone(struct search *s, unsigned near)
     return rc < 0 ? rc : rc == 0;
 }
 
+/* The numbers that the window leaves as they are: *rc is below 0 where it could
+ * not be imported. */
+static struct onnx_numbers numbers_of(struct search *s, int *rc)
+{
+    struct onnx_import settings = *s->settings;
+    struct onnx_numbers numbers = {NULL, 0};
+    struct infer_error err;
+    struct graph *g = NULL;
+    bool choice;
+
+    settings.window = &s->window;
+    settings.numbers = &numbers;
+    settings.err = &err;
+    *rc = onnx_attempt(&settings, s->name, &choice, &g);
+    graph_free(g);
+    if (*rc == INFER_EMEMORY)
+        *s->settings->err = err;
+    return numbers;
+}
+
+/* Whether numbers of the file that are constant within the window are others
+ * beyond it.  Sizes out there may be taken again, as 32x1568 by a network of 49
+ * patches that takes 224x224, and the graph would hold the wrong numbers.
+ * 1: they are, or that is not known; 0: none was found; EMEMORY. */
+static int numbers_change(struct search *s, unsigned near)
+{
+    const int64_t moves[] = {FAR_BEYOND + 67, -(s->window.fixed[0] / 2)};
+    struct onnx_numbers now = {NULL, 0};
+    int rc = 0;
+    const struct onnx_numbers inside = numbers_of(s, &rc);
+
+    rc = rc < 0 && rc != INFER_EMEMORY ? 1 : rc;
+    s->numbers = &now;
+    for (int i = 1; i < INFER_MAX_RANK; i++)
+        for (size_t k = 0; near >> i & 1 && rc == 0 && k < 2; k++) {
+            rc = takes_moved(s, 1u << i, moves[k]);
+            if (rc >= 0)
+                rc = onnx_numbers_differ(&inside, &now) != NULL;
+        }
+    s->numbers = NULL;
+    free(inside.item);
+    free(now.item);
+    return rc;
+}
+
 /* Networks of a number of patches take half the height at twice the width.
  * 0 where the graph is right there, too. */
 static int compare_swapped(struct search *s, unsigned near,
@@ -172,11 +221,35 @@ static int compare_swapped(struct search *s, unsigned near,
     return rc;
 }
 
+/* Leaves the one size that was found. */
+static void fix_inputs(const struct search *s, unsigned near, struct graph *g)
+{
+    for (int i = 0; i < g->n_inputs; i++) {
+        struct graph_value *v = &g->value[g->input[i]];
+
+        for (int d = 1; d < v->rank; d++)
+            if (v->dim[d] < 0 && near >> d & 1)
+                v->dim[d] = s->window.fixed[d];
+    }
+}
+
+/* A graph at the sizes of the window is right at no others where it holds
+ * numbers of them, or where one size is all there is to judge by. */
+static int secure(struct search *s, unsigned near, bool one_size,
+                  struct graph *g)
+{
+    const int rc = one_size ? 1 : numbers_change(s, near);
+
+    if (rc > 0)
+        fix_inputs(s, near, g);
+    return rc == 0 ? compare_swapped(s, near, g) : rc < 0 ? rc : 0;
+}
+
 int onnx_import_few_sizes(struct onnx_import *settings, struct pb_span name,
                           struct graph **out)
 {
     const struct infer_error first = *settings->err;
-    struct search s = {settings, name, {{0}, {0}, {0}}, false};
+    struct search s = {settings, name, {{0}, {0}, {0}}, false, NULL};
     int64_t low = 0, high = 0;
     unsigned near = 0;
     int rc = find_size(&s);
@@ -201,7 +274,7 @@ int onnx_import_few_sizes(struct onnx_import *settings, struct pb_span name,
         rc = onnx_import_large_or_small(settings, name, out);
         settings->window = NULL;
         if (rc == 0)
-            rc = compare_swapped(&s, near, *out);
+            rc = secure(&s, near, low + high == 0, *out);
         if (rc == 0 || rc == INFER_EMEMORY)
             return rc;
         graph_free(*out);

@@ -121,6 +121,51 @@ TEST(test_positions)
     graph_free(g);
 }
 
+/* As many places as 4x4, of which the result has the rows and columns, or a
+ * factor: 8x128 pixels have as many and are no picture of the graph's. */
+TEST(test_numbers)
+{
+    static const char *const nodes[] = {"rows", "factor"};
+
+    for (size_t k = 0; k < COUNT(nodes); k++) {
+        struct pb_message m = pooled(8, 8), a = EMPTY;
+        static float x[2 * 32 * 32];
+        float positions[16], want[32];
+        struct graph *g;
+
+        fill(positions, 16);
+        fill(x, COUNT(x));
+        graph_floats(&m, "positions", DIMS(1, 1, 16), positions);
+        graph_ints(&m, "tokens", DIMS(3), INTS(0, 2, -1));
+        graph_ints(&m, "three", DIMS(1), INTS(3));
+        graph_ints(&m, "zero", DIMS(1), INTS(0));
+        graph_ints(&m, "channels", DIMS(1), INTS(2));
+        graph_ints(&m, "rest", DIMS(1), INTS(-1));
+        graph_node(&m, "Shape", "p", "s", NULL);
+        graph_node(&m, "Gather", "s three", "columns", NULL);
+        graph_node(&m, "Reshape", "p tokens", "t", NULL);
+        graph_node(&m, "Add", "t positions", "u", NULL);
+        if (k == 0) {
+            attr_int(&a, "axis", 0);
+            graph_node(&m, "Concat", "zero channels rest columns", "r", &a);
+            graph_node(&m, "Reshape", "u r", "y", NULL);
+        } else {
+            attr_int(&a, "to", 1);
+            graph_node(&m, "Cast", "columns", "f", &a);
+            graph_node(&m, "Mul", "u f", "y", NULL);
+        }
+        g = must_read(model_of(&m, 13));
+        for (int i = 0; i < 32; i++)
+            want[i] = (block_of(x, 32, 32, 8, i / 16, i / 4 % 4, i % 4) +
+                       positions[i % 16]) *
+                      (k == 0 ? 1.0f : 4.0f);
+        give(g, 32, 32, x, want, 32);
+        if (takes(g, 8, 128) == 0 || takes(g, 128, 8) == 0)
+            fail_msg("%s: 16 places in a row are taken", nodes[k]);
+        graph_free(g);
+    }
+}
+
 /* Height is squeezed and has to be 32 to 63; any width is taken. */
 TEST(test_one_axis)
 {
@@ -187,9 +232,9 @@ TEST(test_matrix_again)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_classifier),   cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_one_axis),     cmocka_unit_test(test_none),
-        cmocka_unit_test(test_matrix_again),
+        cmocka_unit_test(test_classifier), cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_one_axis),   cmocka_unit_test(test_none),
+        cmocka_unit_test(test_numbers),    cmocka_unit_test(test_matrix_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
