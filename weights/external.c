@@ -283,6 +283,28 @@ static int load_checked(int fd, struct weights_location location,
     return *out ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
 }
 
+bool weights_external_give_back(struct weights_external *x, struct constant *c)
+{
+    for (size_t i = 0; i < x->slots; i++) {
+        struct known *range = &x->known[i];
+        const struct known whole = {.device = range->device,
+                                    .inode = range->inode,
+                                    .dtype = INFER_NONE};
+
+        if (range->blob == NULL || range->blob != c->blob)
+            continue;
+        constant_unref(c);
+        /* No other tensor has it. */
+        if (__atomic_load_n(&range->blob->refs, __ATOMIC_ACQUIRE) == 1) {
+            find_slot(x->known, x->slots, &whole)->left += range->bytes;
+            blob_unref(range->blob);
+            range->blob = NULL;
+        }
+        return true;
+    }
+    return false;
+}
+
 int weights_external_load(const char *path, struct weights_location location,
                           uint64_t offset,
                           const struct infer_tensor_info *shape, size_t bytes,

@@ -3,6 +3,7 @@
 #ifndef WEIGHTS_EXTERNAL_H
 #define WEIGHTS_EXTERNAL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,10 @@ int weights_external_load(const char *path, struct weights_location location,
                           const struct infer_tensor_info *shape, size_t bytes,
                           struct weights_external *x, struct infer_error *err,
                           struct constant **out);
+/* constant_unref() of a constant that is not needed again, if it is of such a
+ * range: the range is read again where another tensor names it.  False where it
+ * is not, and nothing is done. */
+bool weights_external_give_back(struct weights_external *x, struct constant *c);
 /* The whole of such a file, of at most max bytes. */
 int weights_external_read(const char *path, struct weights_location location,
                           uint64_t max, struct infer_error *err,

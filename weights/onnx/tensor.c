@@ -665,7 +665,9 @@ struct constant *onnx_tensor_turn(struct onnx_model *m, struct pb_span span)
     if (!slot->turned)
         slot->turned = constant_transpose(slot->value, swap);
     if (slot->turned) {
-        constant_give_back(slot->value);
+        /* Another tensor may name the same range of a file. */
+        if (!weights_external_give_back(&m->external, slot->value))
+            constant_give_back(slot->value);
         slot->value = NULL;
     }
     return slot->turned;

@@ -707,6 +707,57 @@ TEST(test_external_shared)
     remove_folder(&f);
 }
 
+/* y = x w + v, where w and v are one range of a file: that w is turned into the
+ * weight of a layer leaves v as it is. */
+TEST(test_external_turned)
+{
+    enum { N = 136 };
+    static const char *const names[] = {"w", "v"};
+    static float x[N * N], w[N * N], y[N * N];
+    struct pb_message m = EMPTY;
+    struct infer_error err;
+    struct graph *g = NULL;
+    struct folder f;
+    char path[160];
+
+    make_folder(&f);
+    for (int i = 0; i < N * N; i++)
+        w[i] = (float)(i % 101);
+    for (int i = 0; i < N; i++)
+        x[i * N + (i + 1) % N] = 1;
+    snprintf(path, sizeof path, "%s/turned.bin", f.path);
+    write_file(path, w, sizeof w);
+    graph_input(&m, "x", DIMS(N, N));
+    graph_output(&m, "y");
+    for (size_t i = 0; i < COUNT(names); i++) {
+        struct pb_message t = EMPTY;
+
+        pb_int(&t, 1, N);
+        pb_int(&t, 1, N);
+        pb_int(&t, 2, ONNX_FLOAT);
+        pb_text(&t, 8, names[i]);
+        external_key(&t, "location", "turned.bin");
+        pb_int(&t, 14, 1);
+        pb_nested(&m, 5, &t);
+    }
+    graph_node(&m, "MatMul", "x w", "a", NULL);
+    graph_node(&m, "Add", "a v", "y", NULL);
+    m = model_of(&m, 13);
+    if (read_at(f.model, &m, NULL, &err, &g) < 0)
+        fail_msg("%s", err.text);
+    pb_free(&m);
+    run_reference(g, DIMS(N, N), x, y, sizeof y);
+    for (int i = 0; i < N * N; i++) {
+        const float want = w[(i / N + 1) % N * N + i % N] + w[i];
+
+        if (!(fabsf(y[i] - want) <= 1e-4f))
+            fail_msg("element %d is %g, expected %g", i, (double)y[i],
+                     (double)want);
+    }
+    assert_int_equal(remove(path), 0);
+    remove_folder(&f);
+}
+
 /* ---- pictures ------------------------------------------------------ */
 
 /* A model of one input of `channels` channels with two words of metadata
@@ -922,6 +973,7 @@ int main(void)
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_external),
         cmocka_unit_test(test_external_shared),
+        cmocka_unit_test(test_external_turned),
         cmocka_unit_test(test_picture_metadata),
         cmocka_unit_test(test_ultralytics),
         cmocka_unit_test(test_ultralytics_names),
