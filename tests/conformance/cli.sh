@@ -592,6 +592,8 @@ expect 1 "input-value: the network has no input 'z'" "$wconv" \
     "$dir/open.infer" -o "$dir/open.infer" --input-value=z:1
 expect 1 "input-value takes numbers such as" "$wconv" "$dir/open.infer" \
     -o "$dir/open.infer" --input-value=x:1x
+expect 1 "input-value takes the value of an input only once" "$wconv" \
+    "$dir/open.infer" -o "$dir/open.infer" --input-value=x:1 --input-value=x:2
 expect 0 . "$wconv" "$dir/open.infer" -o "$dir/open.infer"
 expect 1 "shape of input 'x' open: name one" "$infer" -m "$dir/open.infer" --bench
 expect 0 'batch 3,' "$infer" -m "$dir/open.infer" --bench --duration=0 \

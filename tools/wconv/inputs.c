@@ -86,6 +86,12 @@ int wconv_add_value(struct cli *cli, const struct cli_option *o,
     const char *const colon = strrchr(value, ':');
     double *number;
 
+    for (int i = 0; i < r->weights.input_value_count; i++)
+        if (colon != NULL &&
+            strlen(r->value[i].name) == (size_t)(colon - value) &&
+            strncmp(r->value[i].name, value, (size_t)(colon - value)) == 0)
+            return cli_bad_value(cli, o->name, value,
+                                 "the value of an input only once");
     if (r->weights.input_value_count ==
         (int)(sizeof(r->value) / sizeof(*r->value)))
         return cli_bad_value(cli, o->name, value, "at most 16 values");

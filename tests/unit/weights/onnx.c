@@ -299,6 +299,49 @@ TEST(test_given_value)
     }
 }
 
+/* Values that an input cannot hold; an input that is there twice. */
+TEST(test_given_value_refused)
+{
+    static const struct {
+        int type, times;
+        double number;
+        int rc;
+        const char *words;
+    } cases[] = {
+        {7, 1, 1.5, INFER_EARGUMENT, "input 's' is I64, which cannot hold 1.5"},
+        {7, 1, NAN, INFER_EARGUMENT, "cannot hold nan"},
+        {7, 1, 1e30, INFER_EARGUMENT, "cannot hold 1e+30"},
+        {2, 1, 300, INFER_EARGUMENT, "input 's' is U8, which cannot hold 300"},
+        {2, 1, -1, INFER_EARGUMENT, "cannot hold -1"},
+        {9, 1, 0.5, INFER_EARGUMENT, "input 's' is BOOL"},
+        {22, 1, 1, INFER_EUNSUPPORTED, "of less than 8 bits"},
+        {7, 2, 1, INFER_EFORMAT, "two inputs are named 's'"}};
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct weights_input_value value = {"s", 1, &cases[i].number, false};
+        struct pb_message m = EMPTY, a = EMPTY;
+        struct weights_options options;
+        struct infer_error err;
+        struct graph *g = NULL;
+
+        graph_input(&m, "x", DIMS(1, 3));
+        for (int k = 0; k < cases[i].times; k++)
+            graph_info(&m, 11, "s", cases[i].type, 0, NULL);
+        graph_output(&m, "y");
+        attr_int(&a, "to", ONNX_FLOAT);
+        graph_node(&m, "Cast", "s", "f", &a);
+        graph_node(&m, "Mul", "x f", "y", NULL);
+        weights_options_init(&options);
+        options.input_value_count = 1;
+        options.input_value = &value;
+        m = model_of(&m, 13);
+        assert_int_equal(read_at(NULL, &m, &options, &err, &g), cases[i].rc);
+        if (!strstr(err.text, cases[i].words))
+            fail_msg("%s", err.text);
+        pb_free(&m);
+    }
+}
+
 /* ---- constants ----------------------------------------------------- */
 
 /* A large payload is not copied, wherever it starts in the file. */
@@ -964,6 +1007,7 @@ int main(void)
         cmocka_unit_test(test_batch_as_data),
         cmocka_unit_test(test_given_shape),
         cmocka_unit_test(test_given_value),
+        cmocka_unit_test(test_given_value_refused),
         cmocka_unit_test(test_payload_in_place),
         cmocka_unit_test(test_typed_data),
         cmocka_unit_test(test_initializer_input),

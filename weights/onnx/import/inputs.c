@@ -105,6 +105,13 @@ static int fix_input(struct onnx_import *im, struct onnx_value_info *info,
     int64_t count;
 
     given->used = true;
+    if (im->value[v].constant)
+        return onnx_fail(im, INFER_EFORMAT, "two inputs are named '%s'", name);
+    if (narrow_dtype(info->elem_type) != INFER_NONE)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "--input-value: input '%s' is a tensor of less than 8 "
+                         "bits or of 8-bit floats",
+                         name);
     for (int d = 0; d < info->rank; d++)
         if (info->dim[d] < 0)
             info->dim[d] = info->rank == 1 ? given->count : 1;
@@ -118,8 +125,19 @@ static int fix_input(struct onnx_import *im, struct onnx_value_info *info,
                          "given",
                          name, (long long)count, given->count);
     }
-    for (int64_t k = 0; k < count; k++)
-        scalar_store(dtype, c->data, k, given->value[given->count > 1 ? k : 0]);
+    for (int64_t k = 0; k < count; k++) {
+        const double number = given->value[given->count > 1 ? k : 0];
+
+        scalar_store(dtype, c->data, k, number);
+        if (scalar_is_integer(dtype) &&
+            scalar_load(dtype, c->data, k) != number) {
+            constant_unref(c);
+            return onnx_fail(im, INFER_EARGUMENT,
+                             "--input-value: input '%s' is %s, which cannot "
+                             "hold %g",
+                             name, infer_dtype_name(dtype), number);
+        }
+    }
     im->value[v].constant = c;
     im->value[v].state = ONNX_CONSTANT;
     return 0;
