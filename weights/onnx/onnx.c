@@ -370,6 +370,7 @@ int onnx_attempt(struct onnx_import *settings, struct pb_span name,
     settings->free_extent = im.free_extent;
     settings->drops_batch = im.drops_batch;
     settings->several = im.several;
+    settings->worked = im.work - settings->work;
     settings->free_slots = im.free_slots;
     if (rc == 0)
         *out = im.g;

@@ -167,6 +167,7 @@ struct onnx_import {
      * or whose fills were written; of fills (constant_new_fill()). */
     uint64_t held, generated, filled;
     double work;        /* of constants that were computed */
+    double worked;      /* the same, in the last attempt of a setting */
     size_t small_bytes; /* of all small tensors */
     struct onnx_arena keep, scratch;
     /* The node being imported. */

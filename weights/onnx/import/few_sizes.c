@@ -20,6 +20,9 @@
 
 /* Behind both ends of the sizes of a slot. */
 #define FAR_BEYOND 96
+/* Work on constants in all attempts together, of which each may do 2e9: a few
+ * bytes of a file may ask for that. */
+#define MAX_WORK 4e9
 
 struct search {
     struct onnx_import *settings;
@@ -27,10 +30,11 @@ struct search {
     struct onnx_few_sizes window;
     bool other_reason;            /* a refusal that is no conflict of shapes */
     struct onnx_numbers *numbers; /* NULL, or where those of imports go */
+    double work;                  /* on constants, so far */
 };
 
 /* One import at the sizes fixed[] of the window.  1: it is taken; 0: it is not;
- * EMEMORY. */
+ * EMEMORY, or EUNSUPPORTED where the attempts so far were too much work. */
 static int takes(struct search *s)
 {
     struct onnx_import settings = *s->settings;
@@ -39,6 +43,8 @@ static int takes(struct search *s)
     bool choice;
     int rc;
 
+    if (s->work > MAX_WORK)
+        return INFER_EUNSUPPORTED;
     settings.window = &s->window;
     settings.fixed_sizes = true;
     settings.freed_batch = settings.odd_sizes = settings.small_sizes = false;
@@ -47,6 +53,7 @@ static int takes(struct search *s)
     settings.err = &err;
     rc = onnx_attempt(&settings, s->name, &choice, &g);
     graph_free(g);
+    s->work += settings.worked;
     s->other_reason = rc < 0 && rc != INFER_EFORMAT;
     if (rc == INFER_EMEMORY)
         *s->settings->err = err;
@@ -68,7 +75,8 @@ static int takes_moved(struct search *s, unsigned slots, int64_t by)
 }
 
 /* Sizes at which the network is read, slot 0 having the least; the search ends
- * where another reason than sizes is in the way.  1: found; 0: none; EMEMORY.
+ * where another reason than sizes is in the way.  1: found; 0: none; as
+ * takes().
  */
 static int find_size(struct search *s)
 {
@@ -101,7 +109,7 @@ static int find_size(struct search *s)
 }
 
 /* The slots whose sizes have to be near those found, in *near; the others take
- * any.  1: they are known; 0: they are not told apart; EMEMORY. */
+ * any.  1: they are known; 0: they are not told apart; as takes(). */
 static int find_near(struct search *s, unsigned free, unsigned *near)
 {
     *near = 0;
@@ -123,7 +131,7 @@ static int find_near(struct search *s, unsigned free, unsigned *near)
 }
 
 /* How far the sizes of the slots may move together, in steps of `sign`.
- * 1: *out is set; 0: as far as it is tried; EMEMORY. */
+ * 1: *out is set; 0: as far as it is tried; as takes(). */
 static int find_end(struct search *s, unsigned near, int sign, int64_t *out)
 {
     int64_t taken = 0, refused = FAR_BEYOND;
@@ -179,7 +187,7 @@ static struct onnx_numbers numbers_of(struct search *s, int *rc)
 /* Whether numbers of the file that are constant within the window are others
  * beyond it.  Sizes out there may be taken again, as 32x1568 by a network of 49
  * patches that takes 224x224, and the graph would hold the wrong numbers.
- * 1: they are, or that is not known; 0: none was found; EMEMORY. */
+ * 1: they are, or that is not known; 0: none was found; as takes(). */
 static int numbers_change(struct search *s, unsigned near)
 {
     const int64_t moves[] = {FAR_BEYOND + 67, -(s->window.fixed[0] / 2)};
@@ -249,7 +257,7 @@ int onnx_import_few_sizes(struct onnx_import *settings, struct pb_span name,
                           struct graph **out)
 {
     const struct infer_error first = *settings->err;
-    struct search s = {settings, name, {{0}, {0}, {0}}, false, NULL};
+    struct search s = {settings, name, {{0}, {0}, {0}}, false, NULL, 0};
     int64_t low = 0, high = 0;
     unsigned near = 0;
     int rc = find_size(&s);
@@ -262,7 +270,7 @@ int onnx_import_few_sizes(struct onnx_import *settings, struct pb_span name,
         rc = find_end(&s, near, 1, &high);
     if (rc > 0)
         rc = is_alone(&s, near);
-    if (rc < 0)
+    if (rc == INFER_EMEMORY)
         return rc;
     if (rc > 0) {
         for (int i = 1; i < INFER_MAX_RANK; i++)
