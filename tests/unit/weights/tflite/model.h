@@ -161,7 +161,8 @@ struct model {
 static inline int model_add(struct model *m, const char *name, int type,
                             int rank, const int64_t *dim, const void *data)
 {
-    static const int sizes[] = {4, 2, 4, 1, 8, 0, 1, 2, 8, 1, 8};
+    static const int sizes[] = {4, 2, 4,  1, 8, 0, 1, 2, 8,
+                                1, 8, 16, 8, 0, 0, 4, 2};
     struct model_tensor *t = &m->tensor[m->n_tensors];
 
     assert_true(m->n_tensors < MODEL_TENSORS);
