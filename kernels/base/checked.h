@@ -69,6 +69,21 @@ static inline bool checked_count(int rank, const int64_t *dim, int64_t *out)
     return true;
 }
 
+/* How many numbers lie from start up to below limit in steps of delta, at most
+ * 2^62: false where delta is 0 or one of them is NaN. */
+static inline bool checked_steps(double start, double limit, double delta,
+                                 int64_t *out)
+{
+    const double n = (limit - start) / delta;
+    const int64_t whole =
+        n < 0x1p62 ? (int64_t)(n > 0 ? n : 0) : INT64_C(1) << 62;
+
+    if (delta == 0 || n != n)
+        return false;
+    *out = whole + (n < 0x1p62 && (double)whole < n);
+    return true;
+}
+
 /* True where [offset, offset + length) lies inside [0, total). */
 static inline bool checked_range(uint64_t offset, uint64_t length,
                                  uint64_t total)

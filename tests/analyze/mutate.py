@@ -39,7 +39,7 @@ NOT_READERS = ["weights/passes/", "weights/arch/", "weights/quantize/"]
 TESTS = ["graph", "weights", "task"]
 SECONDS = 120
 # Tests of a reader, by the words in their names.
-NEAR = [("weights/external.c", "unit/weights/onnx|unit/weights/folder"),
+NEAR = [("weights/external.c", "importer/external|unit/weights/folder"),
         ("weights/aten/", "torch/operators|torch/export|torch/modules"),
         ("weights/caffe/", "caffe|importer/large"),
         ("weights/darknet/", "darknet|importer/large"),

@@ -39,13 +39,13 @@ check() {
     job=$1 result=$2 kind=$3 n=$4 from=$5 error=$6
     shift 6
     runs=$((runs + 1))
-    rm -rf "$dir/work"
-    mkdir "$dir/work"
-    [ -z "$before" ] || cp "$before" "$dir/work/$result"
+    rm -rf "$dir/run"
+    mkdir "$dir/run"
+    [ -z "$before" ] || cp "$before" "$dir/run/$result"
     rm -f "$dir/leaks"
     with "FAULT_CALL=$kind" "FAULT_N=$n" "FAULT_FROM=$from" \
         "FAULT_LEAKS=$dir/leaks" "FAULT_ERRNO=$error" -- "$@" \
-        >"$dir/work/stdout" 2>"$dir/work/stderr"
+        >"$dir/run/stdout" 2>"$dir/run/stderr"
     code=$?
     what="$job: $kind $n, from then on: $from: "
     leaks=$(head -n 1 "$dir/leaks" 2>/dev/null)
@@ -53,20 +53,20 @@ check() {
         fail "$what $leaks blocks are not freed: $(tail -n +2 "$dir/leaks")"
     case $code in
     0)
-        cmp -s "$dir/whole/$result" "$dir/work/$result" ||
+        cmp -s "$dir/whole/$result" "$dir/run/$result" ||
             fail "$what exit 0 with another $result"
         ;;
     1 | 2 | 4)
-        [ -s "$dir/work/stderr" ] || fail "$what exit $code without a word"
+        [ -s "$dir/run/stderr" ] || fail "$what exit $code without a word"
         # What was there stays, or the whole result is there.
-        if [ "$result" != stdout ] && [ -e "$dir/work/$result" ] &&
-            ! cmp -s "$dir/whole/$result" "$dir/work/$result" &&
-            ! { [ -n "$before" ] && cmp -s "$before" "$dir/work/$result"; } &&
+        if [ "$result" != stdout ] && [ -e "$dir/run/$result" ] &&
+            ! cmp -s "$dir/whole/$result" "$dir/run/$result" &&
+            ! { [ -n "$before" ] && cmp -s "$before" "$dir/run/$result"; } &&
             [ "$job" != train ]; then
             fail "$what a part of $result"
         fi
         ;;
-    *) fail "$what exit $code: $(tail -n 1 "$dir/work/stderr")" ;;
+    *) fail "$what exit $code: $(tail -n 1 "$dir/run/stderr")" ;;
     esac
     for file in "$dir"/work/*.tmp; do
         [ ! -e "$file" ] || fail "$what $file is left"
@@ -74,29 +74,29 @@ check() {
 }
 
 # sweep JOB RESULT COMMAND...: all kinds of faults of a command that writes
-# $dir/work/RESULT (or standard output).
+# $dir/run/RESULT (or standard output).
 sweep() {
     job=$1 result=$2
     shift 2
-    rm -rf "$dir/work" "$dir/whole"
-    mkdir "$dir/work"
-    [ -z "$before" ] || cp "$before" "$dir/work/$result"
-    "$@" >"$dir/work/stdout" 2>"$dir/work/stderr" || {
-        fail "$job fails without a fault: $(cat "$dir/work/stderr")"
+    rm -rf "$dir/run" "$dir/whole"
+    mkdir "$dir/run"
+    [ -z "$before" ] || cp "$before" "$dir/run/$result"
+    "$@" >"$dir/run/stdout" 2>"$dir/run/stderr" || {
+        fail "$job fails without a fault: $(cat "$dir/run/stderr")"
         return
     }
-    mv "$dir/work" "$dir/whole"
-    mkdir "$dir/work"
-    [ -z "$before" ] || cp "$before" "$dir/work/$result"
-    with "FAULT_LEAKS=$dir/leaks" -- "$@" >"$dir/work/stdout" 2>&1
+    mv "$dir/run" "$dir/whole"
+    mkdir "$dir/run"
+    [ -z "$before" ] || cp "$before" "$dir/run/$result"
+    with "FAULT_LEAKS=$dir/leaks" -- "$@" >"$dir/run/stdout" 2>&1
     kept=$(head -n 1 "$dir/leaks")
     [ "$kept" -le 8 ] || fail "$job: $kept blocks are not freed"
     for kind in memory open read write fsync rename close; do
-        rm -rf "$dir/work"
-        mkdir "$dir/work"
-        [ -z "$before" ] || cp "$before" "$dir/work/$result"
+        rm -rf "$dir/run"
+        mkdir "$dir/run"
+        [ -z "$before" ] || cp "$before" "$dir/run/$result"
         with "FAULT_CALL=$kind" "FAULT_COUNT=$dir/count" -- "$@" \
-            >"$dir/work/stdout" 2>&1
+            >"$dir/run/stdout" 2>&1
         calls=$(cat "$dir/count")
         step=1
         [ "$faults" = all ] || step=$((calls / faults + 1))
@@ -111,15 +111,15 @@ sweep() {
 
 before=
 sweep safetensors m.infer "$here/wconv" "$weights" "$arch" \
-    -o "$dir/work/m.infer" -q
+    -o "$dir/run/m.infer" -q
 for format in keras h5; do
     sweep $format m.infer "$here/wconv" "$src/tests/data/seed_model.$format" \
-        -o "$dir/work/m.infer" -q
+        -o "$dir/run/m.infer" -q
 done
 sweep onnx m.infer "$here/wconv" "$src/tests/data/seed_net.onnx" \
-    -o "$dir/work/m.infer" -q
+    -o "$dir/run/m.infer" -q
 sweep tflite m.infer "$here/wconv" "$src/tests/data/seed_net.tflite" \
-    -o "$dir/work/m.infer" -q
+    -o "$dir/run/m.infer" -q
 "$here/wconv" "$weights" "$arch" -o "$dir/digits.infer" -q
 for backend in auto ref; do
     sweep "infer, $backend" stdout "$here/infer" -m "$dir/digits.infer" \
@@ -134,7 +134,7 @@ for file in "$dir"/layers/0000-*.npy; do
     [ -f "$file" ] && array=$file
 done
 sweep "infer, arrays" out.npy "$here/infer" -m "$dir/digits.infer" \
-    --load-inputs="$array" --export-output="$dir/work/out.npy" --threads=1 \
+    --load-inputs="$array" --export-output="$dir/run/out.npy" --threads=1 \
     --tune-cache= -q
 for part in train test; do
     for digit in 0 1 2 3 4 5 6 7 8 9; do
@@ -149,7 +149,7 @@ run() {
 run -o "$dir/begun" --steps=2
 set -- "$here/train" --arch="$src/tests/arch/tiny.json" --data="$dir/data" \
     -b 5 --threads=1 --backend=ref --optimizer=adam --lr=0.01 -q \
-    --tune-cache= -o "$dir/work/w"
+    --tune-cache= -o "$dir/run/w"
 sweep train w "$@" --steps=2
 before=$dir/begun
 sweep resume w "$@" --steps=4 --resume

@@ -456,19 +456,19 @@ int small_range_count(struct onnx_import *im, const struct onnx_small *start,
                       const struct onnx_small *limit,
                       const struct onnx_small *delta, int64_t *count)
 {
-    double a, b, step, n;
+    double v[3];
+    const struct onnx_small *const in[3] = {start, limit, delta};
 
-    if (start->count != 1 || limit->count != 1 || delta->count != 1 ||
-        start->dtype != limit->dtype || start->dtype != delta->dtype)
-        return onnx_fail(im, INFER_EFORMAT,
-                         "start, limit and delta must be scalars of one type");
-    a = start->i ? (double)start->i[0] : start->d[0];
-    b = limit->i ? (double)limit->i[0] : limit->d[0];
-    step = delta->i ? (double)delta->i[0] : delta->d[0];
-    n = ceil((b - a) / step);
-    if (step == 0.0 || isnan(n))
-        return onnx_fail(im, INFER_EFORMAT, "delta is 0");
-    *count = n > INT32_MAX ? INT32_MAX : n > 0.0 ? (int64_t)n : 0;
+    for (int i = 0; i < 3; i++) {
+        if (in[i]->count != 1 || in[i]->dtype != start->dtype)
+            return onnx_fail(im, INFER_EFORMAT,
+                             "start, limit and delta must be scalars of one "
+                             "type");
+        v[i] = in[i]->i ? (double)in[i]->i[0] : in[i]->d[0];
+    }
+    if (!checked_steps(v[0], v[1], v[2], count))
+        return onnx_fail(im, INFER_EFORMAT, "steps of %g from %g to %g", v[2],
+                         v[0], v[1]);
     return 0;
 }
 

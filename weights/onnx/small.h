@@ -42,9 +42,9 @@ int small_reduce(struct onnx_import *im, const struct onnx_small *a,
 /* All elements equal to element 0 of value. */
 int small_fill(struct onnx_import *im, const struct onnx_small *value, int rank,
                const int64_t *dim, struct onnx_small **out);
-/* How many elements ONNX Range gives, at most INT32_MAX; EFORMAT where start,
- * limit and delta are not scalars of one type, or delta is 0.  Element k, of
- * integers (start->i) and of floats. */
+/* How many elements ONNX Range gives, at most 2^62; EFORMAT where start, limit
+ * and delta are not scalars of one type, or delta is 0.  Element k, of integers
+ * (start->i) and of floats. */
 int small_range_count(struct onnx_import *im, const struct onnx_small *start,
                       const struct onnx_small *limit,
                       const struct onnx_small *delta, int64_t *count);

@@ -81,22 +81,17 @@ static int match_rows(struct pass *p, int node)
 static int take_operand(struct pass *p, int node)
 {
     struct graph *g = p->g;
-    const struct graph_node *n = &g->node[node];
-    int variable, constant, norm, which, value;
+    int constant, which, variable, value;
+    const int norm =
+        pass_norm_before(p, node, GRAPH_GROUP_NORM, &constant, &which);
     int64_t channels;
     double *number;
-    bool swapped, takes;
+    bool takes;
 
-    if (n->op != GRAPH_BINARY || !pass_plain(n) ||
-        (n->attr.binary.kind != KERN_MUL && n->attr.binary.kind != KERN_ADD) ||
-        !pass_binary_constant(p, node, &variable, &constant, &swapped))
+    if (norm < 0)
         return 0;
-    norm = pass_producer(p, variable, GRAPH_GROUP_NORM);
-    which = n->attr.binary.kind == KERN_MUL ? 1 : 2;
-    if (norm < 0 || pass_reader(p, variable) != node ||
-        !pass_plain(&g->node[norm]) || pass_input(&g->node[norm], 2) >= 0 ||
-        (which == 1 && pass_input(&g->node[norm], 1) >= 0) ||
-        !pass_same_shape(&g->value[variable], &g->value[n->out[0]]))
+    variable = g->node[norm].out[0];
+    if (!pass_same_shape(&g->value[variable], &g->value[g->node[node].out[0]]))
         return 0;
     channels = g->value[variable].dim[1];
     if (channels < 1 || channels > INT32_MAX)

@@ -261,24 +261,39 @@ static int match_rates(struct pass *p, int node)
 
 /* ---- scale and shift ----------------------------------------------- */
 
-/* layer_norm * gamma, then + beta. */
-static int take_operand(struct pass *p, int node)
+int pass_norm_before(const struct pass *p, int node, enum graph_op op,
+                     int *constant, int *which)
 {
-    struct graph *g = p->g;
+    const struct graph *g = p->g;
     const struct graph_node *n = &g->node[node];
-    int variable, constant, norm, axis, which, rc;
+    int variable, norm;
     bool swapped;
 
     if (n->op != GRAPH_BINARY || !pass_plain(n) ||
         (n->attr.binary.kind != KERN_MUL && n->attr.binary.kind != KERN_ADD) ||
-        !pass_binary_constant(p, node, &variable, &constant, &swapped))
+        !pass_binary_constant(p, node, &variable, constant, &swapped))
+        return -1;
+    norm = pass_producer(p, variable, op);
+    *which = n->attr.binary.kind == KERN_MUL ? 1 : 2;
+    return norm < 0 || pass_reader(p, variable) != node ||
+                   !pass_plain(&g->node[norm]) ||
+                   pass_input(&g->node[norm], 2) >= 0 ||
+                   (*which == 1 && pass_input(&g->node[norm], 1) >= 0)
+               ? -1
+               : norm;
+}
+
+/* layer_norm * gamma, then + beta. */
+static int take_operand(struct pass *p, int node)
+{
+    struct graph *g = p->g;
+    int constant, which, variable, axis, rc;
+    const int norm =
+        pass_norm_before(p, node, GRAPH_LAYER_NORM, &constant, &which);
+
+    if (norm < 0)
         return 0;
-    norm = pass_producer(p, variable, GRAPH_LAYER_NORM);
-    which = n->attr.binary.kind == KERN_MUL ? 1 : 2;
-    if (norm < 0 || pass_reader(p, variable) != node ||
-        !pass_plain(&g->node[norm]) || pass_input(&g->node[norm], 2) >= 0 ||
-        (which == 1 && pass_input(&g->node[norm], 1) >= 0))
-        return 0;
+    variable = g->node[norm].out[0];
     axis = g->node[norm].attr.norm.axis;
     if (axis < 0)
         axis += g->value[variable].rank;

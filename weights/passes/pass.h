@@ -103,6 +103,12 @@ bool pass_channel_operand(const struct graph_value *tensor, int axis,
                           const struct constant *c, int64_t channels,
                           double *out);
 
+/* The plain norm of this operation whose result a node multiplies by a constant
+ * (*which 1) or adds one to (2), and that can take it as that input; else -1.
+ * No other node reads the result. */
+int pass_norm_before(const struct pass *p, int node, enum graph_op op,
+                     int *constant, int *which);
+
 /* True where a node only moves, chooses or combines the elements of this input,
  * which may have any strides: a large constant of equal elements is better
  * stored as nodes that compute it (store_fills.c). */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TensorFlow Lite: numbers that are known while importing, whatever the
  * elements of tensors are: shapes and what is computed from them. */
-#include <math.h>
-
+#include "kernels/base/checked.h"
 #include "kernels/base/scalar.h"
 #include "weights/tflite/tflite.h"
 
@@ -55,7 +54,7 @@ static struct constant *range(struct tflite_import *im,
                               const struct constant *const in[3])
 {
     const enum infer_dtype type = in[0]->dtype;
-    double v[3], n;
+    double v[3];
     struct constant *c;
     int64_t count;
 
@@ -67,13 +66,11 @@ static struct constant *range(struct tflite_import *im,
         }
         v[i] = scalar_load(type, in[i]->data, 0);
     }
-    n = ceil((v[1] - v[0]) / v[2]);
-    if (v[2] == 0 || !(n <= INT32_MAX)) {
+    if (!checked_steps(v[0], v[1], v[2], &count)) {
         tflite_fail(im, INFER_EFORMAT, "steps of %g from %g to %g", v[2], v[0],
                     v[1]);
         return NULL;
     }
-    count = n > 0 ? (int64_t)n : 0;
     c = tflite_constant_new(im, type, 1, &count);
     for (int64_t k = 0; c && k < count; k++)
         scalar_store(type, c->data, k, v[0] + (double)k * v[2]);

@@ -104,27 +104,15 @@ static int parse_if(struct ts_parser *p, struct ts_node **out)
     return ts_with_kids(p, *out, 3, kid);
 }
 
-static int parse_while(struct ts_parser *p, struct ts_node **out)
+/* while CONDITION, and with MANAGER, one that gives no name: an expression and
+ * a block. */
+static int parse_headed(struct ts_parser *p, enum ts_syntax kind,
+                        struct ts_node **out)
 {
     struct ts_node *kid[2];
     int rc;
 
-    if ((rc = ts_new_node(p, TS_WHILE, out)) < 0 ||
-        (rc = ts_next(&p->lexer)) < 0 ||
-        (rc = ts_parse_expression(p, &kid[0])) < 0 ||
-        (rc = ts_parse_block(p, &kid[1])) < 0)
-        return rc;
-    return ts_with_kids(p, *out, 2, kid);
-}
-
-/* Of one context manager that gives no name. */
-static int parse_with(struct ts_parser *p, struct ts_node **out)
-{
-    struct ts_node *kid[2];
-    int rc;
-
-    if ((rc = ts_new_node(p, TS_WITH, out)) < 0 ||
-        (rc = ts_next(&p->lexer)) < 0 ||
+    if ((rc = ts_new_node(p, kind, out)) < 0 || (rc = ts_next(&p->lexer)) < 0 ||
         (rc = ts_parse_expression(p, &kid[0])) < 0 ||
         (rc = ts_parse_block(p, &kid[1])) < 0)
         return rc;
@@ -180,9 +168,9 @@ int ts_parse_statement(struct ts_parser *p, struct ts_node **out)
     if (ts_at_word(p, "for"))
         return parse_for(p, out);
     if (ts_at_word(p, "while"))
-        return parse_while(p, out);
+        return parse_headed(p, TS_WHILE, out);
     if (ts_at_word(p, "with"))
-        return parse_with(p, out);
+        return parse_headed(p, TS_WITH, out);
     if (ts_at_word(p, "return"))
         return parse_return(p, out);
     if (ts_at_word(p, "pass")) {

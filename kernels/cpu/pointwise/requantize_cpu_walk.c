@@ -83,16 +83,15 @@ CPU_INLINE void row_of_form(const struct kern_requantize *how, int form,
                             const struct operands *o, const int64_t *s,
                             int64_t n)
 {
-    const int64_t sa = form & ADDS ? s[ADDEND] : 0;
+    const int64_t sa = form & ADDS ? s[ADDEND] : 0, factor = s[MULTIPLIER];
+    const bool dense = s[Y] == 1 && s[X] == 1 && s[SHIFT] == factor;
 
-    if (s[Y] == 1 && s[X] == 1 && s[MULTIPLIER] == 0 && s[SHIFT] == 0 &&
-        (!(form & ADDS) || sa == 1))
+    if (dense && factor == 0 && (!(form & ADDS) || sa == 1))
         row(how, form, o, 1, 0, 0, 1, 1, n);
-    else if (s[Y] == 1 && s[X] == 1 && s[MULTIPLIER] == 1 && s[SHIFT] == 1 &&
-             !(form & ADDS))
+    else if (dense && factor == 1 && !(form & ADDS))
         row(how, form, o, 1, 1, 1, 0, 1, n);
     else
-        row(how, form, o, s[X], s[MULTIPLIER], s[SHIFT], sa, s[Y], n);
+        row(how, form, o, s[X], factor, s[SHIFT], sa, s[Y], n);
 }
 
 /* The forms of layers (1), of sums of two tensors (2 to 4), and the rest. */

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 #include "libinfer/model/model.h"
 #include "tests/unit/test.h"
 #include "tests/unit/weights/importer/memory_faults.h"
@@ -402,6 +403,29 @@ static inline void must_compute(struct pb_message *m, int opset, int rank,
             !(isnan(want[i]) && isnan(y[i])))
             fail_msg("element %zu is %g, expected %g", i, (double)y[i],
                      (double)want[i]);
+}
+
+/* A TensorProto w of four elements of this type, without them. */
+static inline struct pb_message tensor_head(int type)
+{
+    struct pb_message t = EMPTY;
+
+    pb_int(&t, 1, 4);
+    pb_int(&t, 2, type);
+    pb_text(&t, 8, "w");
+    return t;
+}
+
+/* The graph adds -1.5, -0.5, 0.5, 1.5 of this type; takes it over. */
+static inline void assert_weight(struct graph *g, enum infer_dtype dtype)
+{
+    const struct constant *c = weight_of(g, GRAPH_BINARY);
+    int i;
+
+    assert_int_equal(c->dtype, dtype);
+    for (i = 0; i < 4; i++)
+        assert_true(scalar_load(dtype, c->data, i) == (double)i - 1.5);
+    graph_free(g);
 }
 
 #endif
