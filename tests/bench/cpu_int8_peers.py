@@ -130,12 +130,11 @@ def main():
             t = compare(a, path, os.path.join(a.folder or temporary, name))
             if not t:
                 continue
-            t.setdefault("nncf", math.inf)
-            print("| %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |" % (
+            rivals = [t[k] for k in ("onnxruntime", "OpenVINO", "nncf") if k in t]
+            print("| %s | %.2f | %.2f | %.2f | %.2f | %s | %.2f | %.2f |" % (
                 name, t["fp32"], t["int8"], t["onnxruntime"], t["OpenVINO"],
-                t["nncf"], t["fp32"] / t["int8"],
-                min(t["onnxruntime"], t["OpenVINO"], t["nncf"]) / t["int8"]),
-                flush=True)
+                "%.2f" % t["nncf"] if "nncf" in t else "-",
+                t["fp32"] / t["int8"], min(rivals) / t["int8"]), flush=True)
 
 
 if __name__ == "__main__":
