@@ -107,9 +107,9 @@ static bool known(struct onnx_import *im, const struct aten_arg *a, double *out)
     const struct onnx_small *const *small = NULL;
     struct pb_span now;
 
-    if (aten_alias_read(im, a->text, &now) < 0 ||
-        onnx_named_small(im, now, &small) < 0 || !small ||
-        small[0]->count != 1 || !onnx_small_is_fixed(im, small) ||
+    if (aten_alias_read(im, a->text, &now) == 0)
+        small = onnx_small_named(im, now);
+    if (!small || small[0]->count != 1 || !onnx_small_is_fixed(im, small) ||
         im->value[onnx_value_find(im, now)].sized)
         return false;
     *out = small[0]->i ? (double)small[0]->i[0] : small[0]->d[0];

@@ -106,18 +106,17 @@ int aten_rnn_cell(struct onnx_import *im)
 static int64_t bag_size(struct onnx_import *im, struct pb_span indices,
                         struct pb_span offsets, bool end)
 {
-    const struct onnx_small *const *small = NULL;
-    struct graph_type t;
+    const struct onnx_small *const *small = onnx_small_named(im, offsets);
     int64_t n = 0;
 
-    if (onnx_named_small(im, offsets, &small) < 0 || !small)
+    if (!small)
         return 0;
     for (int p = 0; p < im->probes; p++) {
         const int64_t *at = small[p]->i;
         const int64_t bags = (int64_t)small[p]->count - end;
+        const struct graph_type t = onnx_type_named(im, indices, p);
 
-        if (!at || bags < 1 || onnx_named_type(im, indices, p, &t) < 0 ||
-            t.rank != 1 || t.dim[0] < bags || t.dim[0] % bags != 0 ||
+        if (!at || bags < 1 || t.rank != 1 || t.dim[0] % bags != 0 ||
             (p > 0 && t.dim[0] / bags != n))
             return 0;
         n = t.dim[0] / bags;

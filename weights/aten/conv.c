@@ -442,16 +442,15 @@ static bool is_size_of(struct onnx_import *im, const struct aten_arg *a,
                        struct pb_span x, int axis)
 {
     const struct onnx_small *const *small = NULL;
-    struct graph_type t;
     struct pb_span now;
 
-    if (a->kind != ATEN_VALUE || aten_alias_read(im, a->text, &now) < 0 ||
-        onnx_named_small(im, now, &small) < 0 || !small ||
-        im->value[onnx_value_find(im, now)].sized)
+    if (a->kind == ATEN_VALUE && aten_alias_read(im, a->text, &now) == 0)
+        small = onnx_small_named(im, now);
+    if (!small || im->value[onnx_value_find(im, now)].sized)
         return false;
     for (int p = 0; p < im->probes; p++)
-        if (onnx_named_type(im, x, p, &t) < 0 || small[p]->count != 1 ||
-            !small[p]->i || small[p]->i[0] != t.dim[axis])
+        if (small[p]->count != 1 || !small[p]->i ||
+            small[p]->i[0] != onnx_type_named(im, x, p).dim[axis])
             return false;
     return true;
 }

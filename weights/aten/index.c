@@ -228,9 +228,8 @@ int aten_index(struct onnx_import *im)
     if (first == 0)
         return ATEN_LAST(im, "GatherND", NULL, y, index[0]);
     y = ATEN_STEP(im, "GatherND", NULL, y, index[0]);
-    if (wide + rank - n > INFER_MAX_RANK)
-        return onnx_fail(im, INFER_EUNSUPPORTED, "a result of rank %d",
-                         wide + rank - n);
+    if (im->rc < 0) /* also of a rank too high */
+        return im->rc;
     k = 0;
     for (int i = 0; i < first; i++)
         back[k++] = wide + i;

@@ -195,8 +195,9 @@ static bool drops_batch(struct onnx_import *im, struct pb_span x, int64_t axis)
 {
     struct graph_type t;
 
-    if (!im->freed_batch || onnx_named_type(im, x, 0, &t) < 0)
+    if (!im->freed_batch)
         return false;
+    t = onnx_type_named(im, x, 0);
     axis += axis < 0 ? t.rank : 0;
     return axis >= 0 && axis < t.rank && t.dim[axis] == 1 &&
            aten_dim(im, x, (int)axis) < 0;

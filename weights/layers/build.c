@@ -517,12 +517,12 @@ struct constant *layers_floats(struct blob *blob, unsigned char *data, int rank,
     struct constant *c;
     int64_t count;
 
-    if (!checked_count(rank, dim, &count))
-        return NULL;
-    if ((uintptr_t)data % sizeof(float) == 0 && count > 0)
+    /* Of a shape that overflows neither makes a constant. */
+    if (checked_count(rank, dim, &count) && count > 0 &&
+        (uintptr_t)data % sizeof(float) == 0)
         return constant_in_blob(INFER_F32, rank, dim, blob, data);
     c = constant_new(INFER_F32, rank, dim);
-    if (c != NULL && count > 0)
+    if (c != NULL && c->bytes > 0)
         memcpy(c->data, data, c->bytes);
     return c;
 }

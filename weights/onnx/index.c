@@ -42,13 +42,12 @@ static int64_t product(const int64_t *dim, int n)
     return checked_count(n, dim, &count) ? count : INT64_MAX;
 }
 
-/* Input i as constant integers; NULL after an error. */
+/* Input i as constant integers, at least one; NULL after an error. */
 static const struct constant *index_constant(struct onnx_import *im, int i)
 {
     struct constant *c;
 
-    if (onnx_input_constant(im, i, &c) < 0)
-        return NULL;
+    onnx_input_constant(im, i, &c);
     if (!c)
         onnx_fail(im, INFER_EUNSUPPORTED,
                   "indices must be constant, but are computed at run time");
@@ -194,7 +193,7 @@ int onnx_constant_gather_nd(struct onnx_import *im)
     if (im->rc < 0)
         return im->rc;
     n = c->rank - 1;
-    if (batch > n || c->dim[n] > t.rank - batch || c->dim[n] < 1)
+    if (batch > n || c->dim[n] > t.rank - batch)
         return onnx_fail(im, INFER_EFORMAT,
                          "tuples of %lld indices and batch_dims %lld for %d "
                          "dimensions",
@@ -342,7 +341,7 @@ int onnx_constant_scatter_nd(struct onnx_import *im)
     c = index_constant(im, 1);
     if (fixed_shape(im, 0, 0, -1, &t) < 0 || !c)
         return im->rc;
-    if (c->dim[c->rank - 1] > t.rank || c->dim[c->rank - 1] < 1)
+    if (c->dim[c->rank - 1] > t.rank)
         return onnx_fail(im, INFER_EFORMAT,
                          "tuples of %lld indices into %d dimensions",
                          (long long)c->dim[c->rank - 1], t.rank);

@@ -226,6 +226,14 @@ int onnx_input_small(struct onnx_import *im, int i,
     return 0;
 }
 
+const struct onnx_small *const *onnx_small_input(struct onnx_import *im, int i)
+{
+    const struct onnx_small *const *small;
+
+    onnx_input_small(im, i, &small);
+    return small;
+}
+
 int onnx_input_list(struct onnx_import *im, int i, int probe, const char *what,
                     int64_t *out, int *n)
 {
@@ -324,6 +332,14 @@ int onnx_input_type(struct onnx_import *im, int i, int probe,
         return onnx_fail(im, INFER_EFORMAT, "nothing produces input %d", i);
     }
     return 0;
+}
+
+struct graph_type onnx_type_of_input(struct onnx_import *im, int i, int probe)
+{
+    struct graph_type t;
+
+    onnx_input_type(im, i, probe, &t);
+    return t;
 }
 
 int onnx_axes(struct onnx_import *im, const char *name, int input, int since,

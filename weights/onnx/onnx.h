@@ -261,9 +261,14 @@ struct pb_span onnx_step_constant(struct onnx_import *im, struct constant *c);
 /* n integers as a list (rank 1), or one of them as a scalar (rank 0). */
 struct pb_span onnx_step_ints(struct onnx_import *im, int rank, int64_t n,
                               const int64_t *value);
-/* As onnx_input_type() and onnx_input_small(), of a tensor by name. */
+/* As onnx_input_type() and onnx_input_small(), of a tensor by name; as
+ * onnx_type_of_input() and onnx_small_input(). */
 int onnx_named_type(struct onnx_import *im, struct pb_span name, int probe,
                     struct graph_type *out);
+struct graph_type onnx_type_named(struct onnx_import *im, struct pb_span name,
+                                  int probe);
+const struct onnx_small *const *onnx_small_named(struct onnx_import *im,
+                                                 struct pb_span name);
 int onnx_named_small(struct onnx_import *im, struct pb_span name,
                      const struct onnx_small *const **out);
 
@@ -378,6 +383,8 @@ int onnx_input_weight(struct onnx_import *im, int i, struct constant **out);
 /* Input i at each probe where it is small and known, else NULL in *out. */
 int onnx_input_small(struct onnx_import *im, int i,
                      const struct onnx_small *const **out);
+/* The same; NULL after an error, too. */
+const struct onnx_small *const *onnx_small_input(struct onnx_import *im, int i);
 /* False where input i, which is there, is computed at run time or is too large
  * to be small. */
 bool onnx_input_is_known(const struct onnx_import *im, int i);
@@ -398,6 +405,8 @@ int onnx_input_float(struct onnx_import *im, int i, const char *what,
 /* Shape and type of input i at a probe, known for every state. */
 int onnx_input_type(struct onnx_import *im, int i, int probe,
                     struct graph_type *out);
+/* The same; of rank 0 and no type after an error. */
+struct graph_type onnx_type_of_input(struct onnx_import *im, int i, int probe);
 /* Axes from an attribute in old opsets and from input `input` from opset
  * `since` on.  *n is left alone where neither is given. */
 int onnx_axes(struct onnx_import *im, const char *name, int input, int since,

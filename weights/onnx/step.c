@@ -117,6 +117,24 @@ int onnx_named_type(struct onnx_import *im, struct pb_span name, int probe,
     return im->rc;
 }
 
+struct graph_type onnx_type_named(struct onnx_import *im, struct pb_span name,
+                                  int probe)
+{
+    struct graph_type t;
+
+    onnx_named_type(im, name, probe, &t);
+    return t;
+}
+
+const struct onnx_small *const *onnx_small_named(struct onnx_import *im,
+                                                 struct pb_span name)
+{
+    const struct onnx_small *const *small;
+
+    onnx_named_small(im, name, &small);
+    return small;
+}
+
 int onnx_named_small(struct onnx_import *im, struct pb_span name,
                      const struct onnx_small *const **out)
 {

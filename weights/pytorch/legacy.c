@@ -99,8 +99,7 @@ static int check_system(struct bytes *in, struct infer_error *err)
     if (rc < 0)
         return rc;
     little = pickle_find(&p, root(&p), "little_endian");
-    if (root(&p)->kind != PICKLE_DICT || little < 0 ||
-        pickle_at(&p, (uint32_t)little)->kind != PICKLE_BOOL)
+    if (little < 0 || pickle_at(&p, (uint32_t)little)->kind != PICKLE_BOOL)
         rc = error_set(err, INFER_EFORMAT,
                        "the description of the system is malformed");
     else if (!pickle_at(&p, (uint32_t)little)->u.integer)

@@ -266,8 +266,8 @@ static int add_items(struct machine *m, const struct pickle_op *op,
     uint32_t target;
     size_t i;
 
-    if (m->top == 0 || need(m, op, 1) < 0)
-        return bad(m, op, "the stack holds too few values");
+    if (need(m, op, 1) < 0)
+        return INFER_EFORMAT;
     target = m->stack[m->top - 1];
     if (m->p->node[target].kind != kind)
         return bad(m, op, "items are added to what cannot hold them");

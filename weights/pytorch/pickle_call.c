@@ -356,7 +356,7 @@ static int call_numpy_dtype(struct pickle *p, const struct args *a,
 static int call_numpy_scalar(struct pickle *p, const struct args *a,
                              struct infer_error *err, uint32_t *out)
 {
-    if (a->count < 1 || a->count > 2 || !is_kind(p, a, 0, PICKLE_NUMPY_DTYPE))
+    if (a->count > 2 || !is_kind(p, a, 0, PICKLE_NUMPY_DTYPE))
         return wrong_args("a numpy scalar", err);
     return make(p, PICKLE_OPAQUE, out);
 }

@@ -100,12 +100,11 @@ void torch_source_clear(struct torch_source *source)
 
 struct torch_storage *torch_source_find(const struct torch_source *source,
                                         const unsigned char *key,
-                                        size_t key_bytes)
+                                        uint32_t key_bytes)
 {
-    struct torch_storage wanted = {.key = key,
-                                   .key_bytes = (uint32_t)key_bytes};
+    struct torch_storage wanted = {.key = key, .key_bytes = key_bytes};
 
-    if (key_bytes > UINT32_MAX || source->storages == 0)
+    if (source->storages == 0)
         return NULL;
     return bsearch(&wanted, source->storage, source->storages, sizeof wanted,
                    by_key);

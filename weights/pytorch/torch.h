@@ -46,7 +46,7 @@ int torch_source_init(struct torch_source *source, struct pickle *pickle,
 void torch_source_clear(struct torch_source *source);
 struct torch_storage *torch_source_find(const struct torch_source *source,
                                         const unsigned char *key,
-                                        size_t key_bytes);
+                                        uint32_t key_bytes);
 /* Bytes that the storage must have; EFORMAT, or EUNSUPPORTED for element types
  * that have no name here. */
 int torch_storage_bytes(const struct torch_storage *storage,

@@ -28,7 +28,8 @@ static struct constant *filter_transposed(struct onnx_import *im, int own,
         tf_load_transposed(im, v->tensor, 4, perm, &made);
         return made;
     }
-    if (onnx_input_constant(im, i, &c) < 0 || !c)
+    onnx_input_constant(im, i, &c);
+    if (!c)
         return NULL;
     if (c->rank != 4) {
         onnx_fail(im, INFER_EFORMAT, "a filter of rank %d, expected 4",
@@ -212,7 +213,8 @@ static int transposed_pad(struct onnx_import *im, int64_t in, int64_t out,
                    : (out + pads - reach + stride) / stride;
     if (in == expected)
         *total = stride * (in - 1) + reach - out - pads;
-    if (in != expected || *total > INT32_MAX || *total < -INT32_MAX)
+    /* More than -stride. */
+    if (in != expected || *total > INT32_MAX)
         return onnx_fail(im, INFER_EFORMAT,
                          "input_sizes gives %lld, which does not belong to an "
                          "input of %lld",

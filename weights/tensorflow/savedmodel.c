@@ -280,11 +280,9 @@ static int restore(struct tf_import *tf, int assign, struct texts *t,
     struct pb_span entry;
     int rc;
 
-    if (g->node[assign].n_in < 2 ||
-        tf_input(g, assign, 0, NULL, &variable) < 0 ||
+    if (tf_input(g, assign, 0, NULL, &variable) < 0 ||
         tf_input(g, assign, 1, NULL, &value) < 0 ||
         !pb_span_is(g->node[value.node].op, "RestoreV2") ||
-        g->node[value.node].n_in < 2 ||
         tf_input(g, value.node, 1, NULL, &names) < 0)
         return 0; /* an initialiser */
     rc = const_texts(g, names.node, t, err);

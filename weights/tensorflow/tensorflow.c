@@ -422,8 +422,6 @@ static int probe(const struct weights_file *file)
     struct pb_field f;
     bool name = false;
 
-    if (blob->bytes < 6)
-        return 0;
     if (tf_saved_model_probe(file->blob))
         return 95;
     pb_open(&r, blob->data, blob->bytes);

@@ -66,11 +66,11 @@ static bool follow(struct fb *file, size_t at, size_t *out)
     if (!inside(file, at, 4))
         return false;
     offset = bytes_le32(file->data + at);
-    if (offset == 0 || !checked_add(at, offset, out) ||
-        !checked_range(*out, 4, file->bytes)) {
+    if (offset == 0 || !checked_range(offset, 4, file->bytes - at)) {
         damage(file, at);
         return false;
     }
+    *out = at + offset;
     return true;
 }
 

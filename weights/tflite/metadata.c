@@ -209,8 +209,7 @@ static struct blob *archive_of(const struct blob *blob)
     const unsigned char *p;
     unsigned char *copy;
 
-    if (blob->bytes < record)
-        return NULL;
+    /* A file with metadata is longer. */
     p = blob->data + blob->bytes - record; /* without a comment */
     if (bytes_le32(p) != 0x06054b50)
         return NULL;

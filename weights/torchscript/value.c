@@ -329,7 +329,8 @@ int ts_constant(struct ts_run *r, struct pb_span name, struct ts_value *out)
     size_t index = 0;
 
     for (size_t i = 1; i < name.bytes; i++) {
-        if (name.data[i] < '0' || name.data[i] > '9' || index > UINT32_MAX)
+        /* A letter, a digit or '_'. */
+        if (name.data[i] > '9' || index > UINT32_MAX)
             return ts_fail(r, INFER_EFORMAT, "no constant is named so");
         index = 10 * index + (size_t)(name.data[i] - '0');
     }

@@ -652,11 +652,10 @@ static bool deform_fits(struct onnx_import *im, int i, int64_t channels,
                         const int64_t *out)
 {
     for (int p = 0; p < im->probes; p++) {
-        struct graph_type x, t;
+        const struct graph_type x = onnx_type_of_input(im, 0, p);
+        const struct graph_type t = onnx_type_of_input(im, i, p);
 
-        onnx_input_type(im, 0, p, &x);
-        if (onnx_input_type(im, i, p, &t) < 0 || t.rank != 4 ||
-            t.dim[0] != x.dim[0] || t.dim[1] != channels ||
+        if (t.rank != 4 || t.dim[0] != x.dim[0] || t.dim[1] != channels ||
             t.dim[2] != out[0] || t.dim[3] != out[1])
             return false;
     }

@@ -21,11 +21,11 @@ enum condition { CONDITION_FALSE, CONDITION_TRUE, CONDITION_COMPUTED };
 static int read_condition(struct onnx_import *im, struct pb_span name,
                           enum condition *out)
 {
-    const struct onnx_small *const *small;
+    const struct onnx_small *const *small = onnx_small_named(im, name);
     bool truth = false;
 
     *out = CONDITION_COMPUTED;
-    if (onnx_named_small(im, name, &small) < 0 || !small)
+    if (!small)
         return im->rc;
     for (int p = 0; p < im->probes; p++) {
         const struct onnx_small *s = small[p];
@@ -245,10 +245,10 @@ struct loop {
 
 static int read_count(struct onnx_import *im, int64_t *most)
 {
-    const struct onnx_small *const *small;
+    const struct onnx_small *const *small = onnx_small_input(im, 0);
 
     *most = -1;
-    if (!onnx_has_input(im, 0) || onnx_input_small(im, 0, &small) < 0)
+    if (!onnx_has_input(im, 0) || im->rc < 0)
         return im->rc;
     if (!small || !onnx_small_is_fixed(im, small))
         return onnx_fail(im, INFER_EUNSUPPORTED,

@@ -85,14 +85,19 @@ struct graph_type counted_output(struct onnx_import *im, int i, int probe)
     return t;
 }
 
-bool counted_same_size(struct onnx_import *im, int axis, int d)
+int64_t counted_elements(const struct graph_type *t, int begin, int end)
+{
+    int64_t n;
+
+    return checked_count(end - begin, t->dim + begin, &n) ? n : -1;
+}
+
+bool counted_same_size(struct onnx_import *im, int axis)
 {
     for (int p = 0; p < im->probes; p++) {
         const struct graph_type out = counted_output(im, 0, p);
-        struct graph_type in;
 
-        if (onnx_input_type(im, 0, p, &in) < 0 || axis >= in.rank ||
-            d >= out.rank || in.dim[axis] != out.dim[d])
+        if (onnx_type_of_input(im, 0, p).dim[axis] != out.dim[axis])
             return false;
     }
     return true;
@@ -244,11 +249,9 @@ int onnx_counted_non_zero(struct onnx_import *im)
 
     compose_need_rank(im, x, 1, INFER_MAX_RANK);
     for (int k = 0; k < im->probes && im->rc == 0; k++) {
-        int64_t all = 1;
+        const int64_t all =
+            counted_elements(&im->type[x][k], 0, im->type[x][k].rank);
 
-        for (int d = 0; d < compose_rank(im, x); d++)
-            if (!checked_mul_i64(all, im->type[x][k].dim[d], &all))
-                return onnx_fail(im, INFER_EFORMAT, "the input overflows");
         if (all < 1 || all > INT32_MAX)
             return onnx_fail(im, INFER_EUNSUPPORTED,
                              "an input of %lld elements", (long long)all);

@@ -34,7 +34,9 @@ int counted_none(const struct onnx_import *im, int i);
 struct graph_type counted_output(struct onnx_import *im, int i, int probe);
 /* Whether dimension d of output 0 has the size of dimension `axis` of input 0
  * at every probe. */
-bool counted_same_size(struct onnx_import *im, int axis, int d);
+bool counted_same_size(struct onnx_import *im, int axis);
+/* Elements of dimensions begin .. end - 1 together; -1 beyond 2^63. */
+int64_t counted_elements(const struct graph_type *t, int begin, int end);
 /* x, with this number behind the count. */
 int counted_masked(struct onnx_import *im, int x, struct counted p,
                    double fill);

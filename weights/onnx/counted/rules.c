@@ -97,16 +97,6 @@ static int rule_transpose(struct onnx_import *im, const struct onnx_op *op)
     return onnx_set_counted(im, 0, at, p.count);
 }
 
-/* Elements of dimensions begin .. end - 1 at a probe. */
-static int64_t elements(const struct graph_type *t, int begin, int end)
-{
-    int64_t n = 1;
-
-    for (int d = begin; d < end; d++)
-        n *= t->dim[d];
-    return n;
-}
-
 /* Whether output dimension d is input dimensions axis .. end - 1 together, at
  * every probe; *times: how many elements those behind the axis have. */
 static bool is_joined(struct onnx_import *im, int axis, int end, int d,
@@ -114,14 +104,13 @@ static bool is_joined(struct onnx_import *im, int axis, int end, int d,
 {
     for (int p = 0; p < im->probes; p++) {
         const struct graph_type out = counted_output(im, 0, p);
-        struct graph_type in;
+        const struct graph_type in = onnx_type_of_input(im, 0, p);
 
-        if (onnx_input_type(im, 0, p, &in) < 0 ||
-            elements(&in, 0, axis) != elements(&out, 0, d) ||
-            elements(&in, axis, end) != out.dim[d] ||
-            (p > 0 && elements(&in, axis + 1, end) != *times))
+        if (counted_elements(&in, 0, axis) != counted_elements(&out, 0, d) ||
+            counted_elements(&in, axis, end) != out.dim[d] ||
+            (p > 0 && counted_elements(&in, axis + 1, end) != *times))
             return false;
-        *times = elements(&in, axis + 1, end);
+        *times = counted_elements(&in, axis + 1, end);
     }
     return true;
 }
@@ -195,7 +184,7 @@ static int rule_tile(struct onnx_import *im, const struct onnx_op *op)
         return counted_mixes(im);
     op->import(im);
     if (im->rc == 0 && (counted_output(im, 0, 0).rank != rank ||
-                        !counted_same_size(im, p.axis, p.axis)))
+                        !counted_same_size(im, p.axis)))
         return counted_mixes(im);
     return onnx_set_counted(im, 0, p.axis, p.count);
 }
@@ -545,7 +534,8 @@ static int pad_missing(struct onnx_import *im, const struct onnx_op *op)
     int own = -1, mode = 0;
 
     onnx_word(im, "mode", constant, &mode);
-    if (im->rc < 0 || onnx_input_small(im, 1, &pads) < 0)
+    pads = onnx_small_input(im, 1);
+    if (im->rc < 0)
         return im->rc;
     if (!pads || pads[0]->count != 2 * rank || !is_zero(im, pads, p.axis) ||
         counted_limit_at(im, 1, times > 0 ? times : 1, &own) != rank + p.axis ||
@@ -562,7 +552,7 @@ static int rule_pad(struct onnx_import *im, const struct onnx_op *op)
     if (im->opset >= 11 && counted_input_is_sized(im, 1))
         return pad_missing(im, op);
     op->import(im);
-    if (im->rc == 0 && !counted_same_size(im, p.axis, p.axis))
+    if (im->rc == 0 && !counted_same_size(im, p.axis))
         return counted_mixes(im);
     return onnx_set_counted(im, 0, p.axis, p.count);
 }

@@ -49,8 +49,9 @@ static bool own_size(struct onnx_import *im, struct onnx_size *own)
     struct graph_type t;
     int64_t from, to;
 
-    if (p.count < 0 || onnx_input_type(im, 0, 0, &t) < 0)
+    if (p.count < 0)
         return false;
+    t = onnx_type_of_input(im, 0, 0);
     from = start && start->type == ONNX_ATTR_INT ? start->i : 0;
     to = end && end->type == ONNX_ATTR_INT ? end->i : t.rank;
     from += from < 0 ? t.rank : 0;
@@ -62,8 +63,7 @@ static bool own_size(struct onnx_import *im, struct onnx_size *own)
     own->axis = size ? (t.rank == 1 ? 0 : -1) : p.axis - (int)from;
     own->none = size ? ONNX_NONE_ZERO : ONNX_NONE_UNKNOWN;
     for (int k = 0; k < im->probes; k++) {
-        if (onnx_input_type(im, 0, k, &t) < 0)
-            return false;
+        t = onnx_type_of_input(im, 0, k);
         own->room[k] = t.dim[p.axis];
         if (size && !has_elements(&t))
             own->none = ONNX_NONE_UNKNOWN;
@@ -74,11 +74,10 @@ static bool own_size(struct onnx_import *im, struct onnx_size *own)
 /* Whether the element of input i that is the size is all of it. */
 static bool is_room(struct onnx_import *im, int i)
 {
-    const struct onnx_small *const *small;
     const struct onnx_size *s = input_size(im, i);
+    const struct onnx_small *const *small = s ? onnx_small_input(im, i) : NULL;
 
-    if (!s || s->axis < 0 || s->less != 0 ||
-        onnx_input_small(im, i, &small) < 0 || !small)
+    if (!small || s->axis < 0 || s->less != 0)
         return false;
     for (int p = 0; p < im->probes; p++)
         if (!small[p]->i || s->axis >= small[p]->count ||
@@ -134,10 +133,10 @@ int onnx_check_sized(struct onnx_import *im)
 /* Whether all elements of input i are `low` .. `high` at every probe. */
 static bool within(struct onnx_import *im, int i, int64_t low, int64_t high)
 {
-    const struct onnx_small *const *small;
+    const struct onnx_small *const *small =
+        counted_input_is_sized(im, i) ? NULL : onnx_small_input(im, i);
 
-    if (counted_input_is_sized(im, i) || onnx_input_small(im, i, &small) < 0 ||
-        !small)
+    if (!small)
         return false;
     for (int p = 0; p < im->probes; p++)
         for (int64_t k = 0; k < small[p]->count; k++)
@@ -151,12 +150,10 @@ static bool keeps_elements(struct onnx_import *im, int i)
 {
     for (int p = 0; p < im->probes; p++) {
         const struct graph_type out = counted_output(im, 0, p);
-        struct graph_type in;
-        int64_t a, b;
+        const struct graph_type in = onnx_type_of_input(im, i, p);
 
-        if (onnx_input_type(im, i, p, &in) < 0 ||
-            !checked_count(in.rank, in.dim, &a) ||
-            !checked_count(out.rank, out.dim, &b) || a != b)
+        if (counted_elements(&in, 0, in.rank) !=
+            counted_elements(&out, 0, out.rank))
             return false;
     }
     return true;
@@ -166,10 +163,9 @@ static bool keeps_elements(struct onnx_import *im, int i)
  * are not one number. */
 static int64_t factor(struct onnx_import *im, int i)
 {
-    const struct onnx_small *const *small;
+    const struct onnx_small *const *small = onnx_small_input(im, i);
 
-    if (onnx_input_small(im, i, &small) < 0 || !small || !small[0]->i ||
-        small[0]->count < 1)
+    if (!small || !small[0]->i || small[0]->count < 1)
         return 0;
     return within(im, i, small[0]->i[0], small[0]->i[0]) ? small[0]->i[0] : 0;
 }
@@ -177,9 +173,9 @@ static int64_t factor(struct onnx_import *im, int i)
 /* Whether input i is one number at every probe. */
 static bool is_one(struct onnx_import *im, int i)
 {
-    const struct onnx_small *const *small;
+    const struct onnx_small *const *small = onnx_small_input(im, i);
 
-    if (onnx_input_small(im, i, &small) < 0 || !small)
+    if (!small)
         return false;
     for (int p = 0; p < im->probes; p++)
         if (small[p]->count != 1)
@@ -190,9 +186,9 @@ static bool is_one(struct onnx_import *im, int i)
 /* Whether no element of input i is 0 at any probe. */
 static bool has_no_zero(struct onnx_import *im, int i)
 {
-    const struct onnx_small *const *small;
+    const struct onnx_small *const *small = onnx_small_input(im, i);
 
-    if (onnx_input_small(im, i, &small) < 0 || !small)
+    if (!small)
         return false;
     for (int p = 0; p < im->probes; p++)
         for (int64_t k = 0; k < small[p]->count; k++)
@@ -285,14 +281,16 @@ static int filled_axis(struct onnx_import *im, int i)
     struct graph_type shape, x;
     int axis;
 
-    if (at < 0 || onnx_input_type(im, i, 0, &shape) < 0)
+    if (at < 0)
         return -1;
+    shape = onnx_type_of_input(im, i, 0);
     if (strcmp(op, "ConstantOfShape") == 0)
         return at;
     if (strcmp(op, "Range") == 0)
         return i == 1 && within(im, 0, 0, 0) && within(im, 2, 1, 1) ? 0 : -1;
-    if (i != 1 || onnx_input_type(im, 0, 0, &x) < 0)
+    if (i != 1)
         return -1;
+    x = onnx_type_of_input(im, 0, 0);
     axis = at + rank - (int)(shape.rank == 1 ? shape.dim[0] : 0);
     if (axis < 0 || axis >= rank)
         return -1;

@@ -84,7 +84,8 @@ static bool rounds(struct onnx_import *im)
     static const char *const words[] = {"Floor", "Ceil", "Round"};
     struct graph_type t, out;
 
-    if (onnx_input_type(im, 0, 0, &t) < 0 || !scalar_is_float(t.dtype))
+    t = onnx_type_of_input(im, 0, 0);
+    if (!scalar_is_float(t.dtype))
         return false;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(im->node->op, words[i]) == 0)

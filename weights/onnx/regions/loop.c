@@ -226,9 +226,11 @@ static bool fits(struct onnx_import *im, const struct region_loop *l,
         const int rank = i == REGION_MAPS ? 4 : boxes ? 2 : 1;
         struct graph_type t;
 
-        if (v < 0 || (im->value[v].count > 0 && im->value[v].axis != 0) ||
-            onnx_named_type(im, l->input[i], 0, &t) < 0 || t.rank != rank ||
-            t.dim[0] != most || (boxes && t.dim[1] != 4) ||
+        if (v < 0)
+            return false;
+        t = onnx_type_named(im, l->input[i], 0);
+        if ((im->value[v].count > 0 && im->value[v].axis != 0) ||
+            t.rank != rank || t.dim[0] != most || (boxes && t.dim[1] != 4) ||
             (rank == 4 && l->kind == REGION_MASKS && t.dim[1] != 1) ||
             t.dtype != (boxes ? INFER_I64 : INFER_F32) || im->probes != 1)
             return false;
@@ -238,11 +240,12 @@ static bool fits(struct onnx_import *im, const struct region_loop *l,
 
 static bool begins_empty(struct onnx_import *im)
 {
-    struct graph_type t;
+    for (int i = 2; i < im->node->n_in; i++) {
+        const struct graph_type t = onnx_type_of_input(im, i, 0);
 
-    for (int i = 2; i < im->node->n_in; i++)
-        if (onnx_input_type(im, i, 0, &t) < 0 || t.rank < 1 || t.dim[0] != 0)
+        if (t.rank < 1 || t.dim[0] != 0)
             return false;
+    }
     return true;
 }
 
