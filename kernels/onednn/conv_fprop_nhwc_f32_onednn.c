@@ -105,26 +105,9 @@ static int make(const struct kern_problem *p, int threads,
                                err);
 }
 
-/* A product of one vector an image, as the gates of squeeze-and-excitation
- * are.  It is over before oneDNN has found its arguments and woken its threads:
- * conv2d_fprop_nhwc_f32_cpu_pointwise does it in a third of the time. */
-static bool is_vector_product(const struct kern_problem *p)
-{
-    const struct kern_tensor *x = &p->in[X], *w = &p->in[W];
-
-    return x->rank == 4 && p->attr.conv.groups == 1 && x->dim[2] == 1 &&
-           x->dim[3] == 1 && w->dim[2] == 1 && w->dim[3] == 1 &&
-           p->out[0].dim[2] == 1 && p->out[0].dim[3] == 1 &&
-           !kern_problem_in(p, RESIDUAL) && cpu_act_known(&p->epilogue.act) &&
-           vector_steps();
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    if (is_vector_product(p))
-        return onednn_refuse(why, "leaves products of a vector to the "
-                                  "pointwise row");
     if (vector_conv_spreads(p))
         return onednn_refuse(why, "leaves groups that share a vector to the "
                                   "row of any window");

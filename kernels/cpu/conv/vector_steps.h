@@ -224,16 +224,80 @@ INLINE void store_sum(const struct target *t, int row, int col, vec sum)
 {
     const int64_t at = (int64_t)col * LANES, n = t->n - at;
     const struct vector_epilogue *e = t->epilogue;
-    float *y = t->y + row * t->y_step + at;
 
-    if (!e) {
-        store(y, sum);
-        return;
-    }
     if (e->bias)
         sum += load_part(e->bias + t->k + at, n);
-    finish(e, sum, t->residual ? t->residual + row * t->r_step + at : NULL, y,
-           n);
+    finish(e, sum, t->residual ? t->residual + row * t->r_step + at : NULL,
+           t->y + row * t->y_step + at, n);
+}
+
+/* Bounded sums, the residual (if there) in front of the bounds.  whole: of the
+ * last vector too. */
+INLINE void store_bounded(int rows, int cols, const struct target *t,
+                          vec sum[ROWS][2], bool residual, bool whole)
+{
+    const struct vector_epilogue *e = t->epilogue;
+    const int64_t last = whole ? LANES : t->n - (int64_t)(cols - 1) * LANES;
+    const float *r = t->residual;
+    float *y = t->y;
+    int i, j;
+
+#pragma GCC unroll 2
+    for (j = 0; j < cols; j++) {
+        const float *b = e->bias + t->k + (int64_t)j * LANES;
+        const vec bias =
+            e->bias ? load_part(b, j + 1 < cols ? LANES : last) : (vec){0};
+
+#pragma GCC unroll 12
+        for (i = 0; i < rows; i++)
+            sum[i][j] += bias;
+    }
+#pragma GCC unroll 12
+    for (i = 0; i < rows; i++) {
+#pragma GCC unroll 2
+        for (j = 0; j < cols; j++) {
+            const int64_t at = (int64_t)j * LANES;
+            const int64_t n = j + 1 < cols ? LANES : last;
+
+            if (residual)
+                sum[i][j] += load_part(r + at, n);
+            store_part(y + at, bounded(e, sum[i][j]), n);
+        }
+        y += t->y_step;
+        if (residual)
+            r += t->r_step;
+    }
+}
+
+INLINE void store_sums(int rows, int cols, const struct target *t,
+                       vec sum[ROWS][2])
+{
+    const struct vector_epilogue *e = t->epilogue;
+    vec kept[ROWS][2];
+    int r, c;
+
+    if (e && e->bounded && !(t->residual && e->of.residual_last)) {
+        if (t->n < (int64_t)cols * LANES)
+            store_bounded(rows, cols, t, sum, t->residual != NULL, false);
+        else if (t->residual)
+            store_bounded(rows, cols, t, sum, true, true);
+        else
+            store_bounded(rows, cols, t, sum, false, true);
+        return;
+    }
+#pragma GCC unroll 12
+    for (r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (c = 0; c < cols; c++)
+            if (!e)
+                store(t->y + r * t->y_step + (int64_t)c * LANES, sum[r][c]);
+            else
+                kept[r][c] = sum[r][c];
+#pragma GCC unroll 1
+    for (r = 0; r < rows && e; r++)
+#pragma GCC unroll 1
+        for (c = 0; c < cols; c++)
+            store_sum(t, r, c, kept[r][c]);
 }
 
 /* Rows of U that are fetched ahead: a panel is often read from memory for few
@@ -242,11 +306,24 @@ INLINE void store_sum(const struct target *t, int row, int col, vec sum)
 #define AHEAD 32
 #endif
 
+/* Tiles of a panel at most among which the next panel's bytes are divided. */
+#define FETCHES 16
+
+/* What a tile fetches while it computes: `step` bytes for each row of U, from
+ * `at` on.  u: its part of the next panel, into the L2 cache; x: the next
+ * tile's rows of V. */
+struct fetch {
+    struct {
+        const char *at;
+        int64_t step;
+    } u, x;
+};
+
 /* `rows` rows of V times `cols` vectors of a panel of U, in registers.  Rows
  * are addressed from every third one, which x86 can do in one instruction. */
 INLINE void product_tile(int rows, int cols, const float *v, int64_t v_row,
                          const float *u, int64_t channels,
-                         const struct target *t)
+                         const struct target *t, struct fetch f)
 {
     const float *q[4] = {v, v + 3 * v_row, v + 6 * v_row, v + 9 * v_row};
     vec sum[ROWS][2];
@@ -262,6 +339,12 @@ INLINE void product_tile(int rows, int cols, const float *v, int64_t v_row,
         __builtin_prefetch(u + AHEAD * 2 * LANES);
         if (cols > 1)
             __builtin_prefetch(u + AHEAD * 2 * LANES + LANES);
+        __builtin_prefetch(f.u.at, 0, 2);
+        f.u.at += f.u.step;
+        if (f.x.at) {
+            __builtin_prefetch(f.x.at);
+            f.x.at += f.x.step;
+        }
 #pragma GCC unroll 12
         for (r = 0; r < rows; r++) {
             const vec s = splat(q[r / 3][r % 3 * v_row + c]);
@@ -272,23 +355,18 @@ INLINE void product_tile(int rows, int cols, const float *v, int64_t v_row,
         }
         u += 2 * LANES;
     }
-#pragma GCC unroll 12
-    for (r = 0; r < rows; r++) {
-        store_sum(t, r, 0, sum[r][0]);
-        if (cols > 1)
-            store_sum(t, r, 1, sum[r][1]);
-    }
+    store_sums(rows, cols, t, sum);
 }
 
 #define CASE(n)                                                                \
     case n:                                                                    \
-        product_tile((n) < ROWS ? (n) : ROWS, cols, v, v_row, u, channels, t); \
+        product_tile((n) < ROWS ? (n) : ROWS, cols, v, v_row, u, channels, t,  \
+                     f);                                                       \
         break
 
-/* The remaining rows, fewer than ROWS. */
-INLINE void product_rest(int64_t rows, int cols, const float *v, int64_t v_row,
+INLINE void product_rows(int64_t rows, int cols, const float *v, int64_t v_row,
                          const float *u, int64_t channels,
-                         const struct target *t)
+                         const struct target *t, struct fetch f)
 {
     switch (rows) {
         CASE(1);
@@ -302,24 +380,40 @@ INLINE void product_rest(int64_t rows, int cols, const float *v, int64_t v_row,
         CASE(9);
         CASE(10);
         CASE(11);
+        CASE(12);
     default:
         break;
     }
 }
 
+/* Tiles of rows, as even as can be.  next: the panel that is read after this
+ * one.  fetch_x: V may be in memory, and its rows follow one another. */
 INLINE void product_panel(int cols, const float *v, int64_t v_row,
-                          const float *u, int64_t channels, int64_t rows,
-                          struct target t)
+                          const float *u, const float *next, int64_t channels,
+                          int64_t rows, struct target t, bool fetch_x)
 {
-    int64_t r;
+    const int64_t tiles = (rows + ROWS - 1) / ROWS;
+    const int64_t fetches = tiles < FETCHES ? tiles : FETCHES;
+    int64_t i;
 
-    for (r = 0; r + ROWS <= rows; r += ROWS) {
-        product_tile(ROWS, cols, v + r * v_row, v_row, u, channels, &t);
-        t.y += ROWS * t.y_step;
+    for (i = 0; i < tiles; i++) {
+        const int64_t n = rows / tiles + (i < rows % tiles);
+        struct fetch f = {.u.at = (const char *)next};
+
+        if (i < fetches) {
+            f.u.step = 2 * BYTES / fetches;
+            f.u.at += i * f.u.step * channels;
+        }
+        if (fetch_x) {
+            f.x.at = (const char *)(v + n * v_row);
+            f.x.step = n * (int64_t)sizeof(float);
+        }
+        product_rows(n, cols, v, v_row, u, channels, &t, f);
+        v += n * v_row;
+        t.y += n * t.y_step;
         if (t.residual)
-            t.residual += ROWS * t.r_step;
+            t.residual += n * t.r_step;
     }
-    product_rest(rows - r, cols, v + r * v_row, v_row, u, channels, &t);
 }
 
 TARGET static void product(const struct winograd *w, const float *v,
@@ -333,12 +427,16 @@ TARGET static void product(const struct winograd *w, const float *v,
     u += xi * w->u_plane;
     for (p = from; p < to; p++) {
         const float *panel = u + p * w->channels * 2 * LANES;
+        const float *next = p + 1 < w->panels ? panel + w->channels * 2 * LANES
+                                              : u + w->u_plane;
 
         t.y = m + xi * w->m_plane + p * 2 * LANES;
         if (w->outputs - p * 2 * LANES > LANES)
-            product_panel(2, v, w->v_row, panel, w->channels, rows, t);
+            product_panel(2, v, w->v_row, panel, next, w->channels, rows, t,
+                          false);
         else
-            product_panel(1, v, w->v_row, panel, w->channels, rows, t);
+            product_panel(1, v, w->v_row, panel, next, w->channels, rows, t,
+                          false);
     }
 }
 
@@ -354,15 +452,19 @@ TARGET static void rows_of(const struct vector_rows *r, int64_t rows,
 
     for (p = from; p < to; p++) {
         const float *panel = u + p * channels * 2 * LANES;
+        const float *next =
+            p + 1 < to ? panel + channels * 2 * LANES : u + first * channels;
 
         t.k = p * 2 * LANES;
         t.n = outputs - t.k;
         t.y = r->y + t.k;
         t.residual = r->residual ? r->residual + t.k : NULL;
         if (t.n > LANES)
-            product_panel(2, r->x, r->x_step, panel, channels, rows, t);
+            product_panel(2, r->x, r->x_step, panel, next, channels, rows, t,
+                          p == from);
         else
-            product_panel(1, r->x, r->x_step, panel, channels, rows, t);
+            product_panel(1, r->x, r->x_step, panel, next, channels, rows, t,
+                          p == from);
     }
     for (i = 0; i < rows && e->on_rows; i++) {
         float *y = r->y + i * r->y_step + first;
