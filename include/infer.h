@@ -500,12 +500,12 @@ struct infer_image {
 
 /* Decodes a PNG or JPEG file, recognised by content.  Alpha is dropped,
  * palettes and 16-bit samples become 8 bits, CMYK and YCCK become RGB, the EXIF
- * orientation is applied.  infer_image_free() releases the pixels.
- * max_pixels: limit of width * height, checked before any allocation; 0: 2^26.
- * Width * height * scans of a JPEG may reach 32 times that.  A picture that is
- * refused takes at most twice its file and 64 MiB at the peak; a progressive
- * JPEG, 2 bytes for each coefficient of the picture in addition.
- * Errors: EIO, EFORMAT, EUNSUPPORTED, EMEMORY. */
+ * orientation is applied, that of a PNG file (chunk eXIf) too.
+ * infer_image_free() releases the pixels. max_pixels: limit of width * height,
+ * checked before any allocation; 0: 2^26. Width * height * scans of a JPEG may
+ * reach 32 times that.  A picture that is refused takes at most twice its file
+ * and 64 MiB at the peak; a progressive JPEG, 2 bytes for each coefficient of
+ * the picture in addition. Errors: EIO, EFORMAT, EUNSUPPORTED, EMEMORY. */
 int infer_image_load(const char *path, uint64_t max_pixels,
                      struct infer_error *err, struct infer_image *out);
 int infer_image_decode(const void *data, size_t bytes, uint64_t max_pixels,

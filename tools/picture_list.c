@@ -279,19 +279,22 @@ static int add_other(struct tool_list *list, FILE *f, const struct head *h,
     return add_lines(list, f, path, false, err);
 }
 
-/* A file in a folder that is no picture: passed over, and counted if it is a
- * picture of another format. */
-static void leave_out(struct tool_list *list, const struct head *h,
-                      const char *path)
+/* A file in a folder that is neither PNG nor JPEG: passed over, and counted if
+ * it is a picture of another format.  One whose name alone promises a picture
+ * stays in the list, so that the reader reports it. */
+static int leave_out(struct tool_list *list, const struct head *h,
+                     const char *path, struct infer_error *err)
 {
     bool is_picture = false;
     const char *name = foreign_format(h, &is_picture);
 
     if (!is_picture)
-        return;
+        return is_picture_name(path) ? tool_list_append(list, path, err)
+                                     : INFER_OK;
     if (list->left_out++ == 0 &&
         asprintf(&list->left_out_text, "%s: %s", path, name) < 0)
         list->left_out_text = NULL;
+    return INFER_OK;
 }
 
 static int add_path(struct tool_list *list, const char *path, int depth,
@@ -321,7 +324,7 @@ static int add_path(struct tool_list *list, const char *path, int depth,
     if (is_picture(&head))
         rc = tool_list_append(list, path, err);
     else if (inside_folder)
-        leave_out(list, &head, path);
+        rc = leave_out(list, &head, path, err);
     else
         rc = add_other(list, f, &head, path, err);
     fclose(f);

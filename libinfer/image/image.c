@@ -170,7 +170,8 @@ int infer_image_decode(const void *data, size_t bytes, uint64_t max_pixels,
     if (max_pixels == 0)
         max_pixels = DEFAULT_MAX_PIXELS;
     if (is_png(head, bytes))
-        rc = image_decode_png(data, bytes, max_pixels, err, &image);
+        rc = image_decode_png(data, bytes, max_pixels, err, &image,
+                              &orientation);
     else if (bytes >= 3 && memcmp(head, "\xff\xd8\xff", 3) == 0)
         rc = image_decode_jpeg(data, bytes, max_pixels, err, &image,
                                &orientation);

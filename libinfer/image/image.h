@@ -11,16 +11,17 @@ const char *image_png_version(void);
 const char *image_jpeg_version(void);
 
 /* Decoders: data is a whole file; max_pixels is at least 1.  On success the
- * pixels belong to the caller. */
+ * pixels belong to the caller.  *orientation: EXIF 1 .. 8, 1 where the file has
+ * none; the pixels are as the file has them. */
 int image_decode_png(const unsigned char *data, size_t bytes,
                      uint64_t max_pixels, struct infer_error *err,
-                     struct infer_image *out);
+                     struct infer_image *out, int *orientation);
 /* A mask: the indices into the palette, or the gray samples, as they are; one
- * channel.  EUNSUPPORTED: the file has colours or 16 bits. */
+ * channel, orientation not applied.  EUNSUPPORTED: the file has colours or 16
+ * bits. */
 int image_decode_png_indices(const unsigned char *data, size_t bytes,
                              uint64_t max_pixels, struct infer_error *err,
                              struct infer_image *out);
-/* *orientation: EXIF 1 .. 8, 1 where the file has none. */
 int image_decode_jpeg(const unsigned char *data, size_t bytes,
                       uint64_t max_pixels, struct infer_error *err,
                       struct infer_image *out, int *orientation);

@@ -9,9 +9,10 @@
 
 struct image_head {
     uint32_t width, height;
-    int channels;  /* of the decoded picture: 1 or 3 */
-    int scans;     /* passes over the picture; PNG: 1 */
-    bool buffered; /* the decoder holds all coefficients: several scans */
+    int channels;    /* of the decoded picture: 1 or 3 */
+    int scans;       /* passes over the picture; PNG: 1 */
+    bool buffered;   /* the decoder holds all coefficients: several scans */
+    int orientation; /* EXIF 1 .. 8; 1 where the file has none */
 };
 
 /* Walk a whole file.  Errors: EFORMAT (a length beyond the file's end, no end
@@ -20,6 +21,9 @@ int png_read_head(const unsigned char *data, size_t bytes,
                   struct infer_error *err, struct image_head *out);
 int jpeg_read_head(const unsigned char *data, size_t bytes,
                    struct infer_error *err, struct image_head *out);
+
+/* The orientation that an EXIF block (TIFF, n bytes) states, or 1. */
+int exif_orientation(const unsigned char *p, size_t n);
 
 /* Bytes of the chunk at `at` with its frame; 0 if it ends beyond the file. */
 size_t png_chunk_bytes(const unsigned char *data, size_t bytes, size_t at);

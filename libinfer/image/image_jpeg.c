@@ -61,65 +61,6 @@ static void on_message(j_common_ptr cinfo, int level)
         on_error(cinfo);
 }
 
-/* ---- EXIF ---------------------------------------------------------- */
-
-static unsigned read_u16(const JOCTET *p, bool big)
-{
-    return big ? (unsigned)p[0] << 8 | p[1] : (unsigned)p[1] << 8 | p[0];
-}
-
-static unsigned long read_u32(const JOCTET *p, bool big)
-{
-    return big ? (unsigned long)read_u16(p, big) << 16 | read_u16(p + 2, big)
-               : (unsigned long)read_u16(p + 2, big) << 16 | read_u16(p, big);
-}
-
-/* The orientation tag (274) of the first directory, or 1. */
-static int exif_orientation(const JOCTET *p, size_t n)
-{
-    unsigned long offset;
-    unsigned count, i;
-    bool big;
-
-    if (n < 14 || memcmp(p, "Exif\0\0", 6) != 0)
-        return 1;
-    p += 6;
-    n -= 6;
-    big = p[0] == 'M';
-    if (read_u16(p + 2, big) != 42)
-        return 1;
-    offset = read_u32(p + 4, big);
-    if (offset > n - 2)
-        return 1;
-    count = read_u16(p + offset, big);
-    for (i = 0; i < count; i++) {
-        size_t entry = (size_t)offset + 2 + (size_t)i * 12;
-        unsigned value;
-
-        if (entry + 12 > n)
-            return 1;
-        if (read_u16(p + entry, big) != 274)
-            continue;
-        value = read_u16(p + entry + 8, big);
-        return value >= 1 && value <= 8 ? (int)value : 1;
-    }
-    return 1;
-}
-
-static int find_orientation(const struct jpeg_decompress_struct *d)
-{
-    const struct jpeg_marker_struct *m;
-
-    for (m = d->marker_list; m != NULL; m = m->next)
-        if (m->marker == JPEG_APP0 + 1) {
-            int orientation = exif_orientation(m->data, m->data_length);
-
-            if (orientation != 1)
-                return orientation;
-        }
-    return 1;
-}
-
 /* ---- pixels -------------------------------------------------------- */
 
 /* CMYK (YCCK comes as CMYK) to RGB, naively; Adobe stores it inverted. */
@@ -203,15 +144,13 @@ static int keep_lines(struct reader *r, struct jpeg_decompress_struct *d)
 
 /* Runs under the jump buffer of r. */
 static int read_picture(struct reader *r, struct jpeg_decompress_struct *d,
-                        const struct image_head *head, bool trial,
-                        int *orientation)
+                        const struct image_head *head, bool trial)
 {
     int rc;
 
     jpeg_read_header(d, TRUE);
     if (d->image_width != head->width || d->image_height != head->height)
         return error_set(r->err, INFER_EFORMAT, "JPEG: two frames");
-    *orientation = find_orientation(d);
     choose_output(d);
     rc = trial ? try_lines(r, d) : keep_lines(r, d);
     if (rc == INFER_OK)
@@ -222,8 +161,7 @@ static int read_picture(struct reader *r, struct jpeg_decompress_struct *d,
 /* trial: *out stays as it is. */
 static int decode(const unsigned char *data, size_t bytes,
                   const struct image_head *head, bool trial,
-                  struct infer_error *err, struct infer_image *out,
-                  int *orientation)
+                  struct infer_error *err, struct infer_image *out)
 {
     struct jpeg_decompress_struct d;
     struct reader r = {.err = err};
@@ -234,9 +172,8 @@ static int decode(const unsigned char *data, size_t bytes,
     r.manager.emit_message = on_message;
     if (setjmp(r.jump) == 0) {
         jpeg_create_decompress(&d);
-        jpeg_save_markers(&d, JPEG_APP0 + 1, 0xffff);
         jpeg_mem_src(&d, data, (unsigned long)bytes);
-        rc = read_picture(&r, &d, head, trial, orientation);
+        rc = read_picture(&r, &d, head, trial);
     } else {
         rc = INFER_EFORMAT; /* fail() has set the error */
     }
@@ -260,8 +197,9 @@ int image_decode_jpeg(const unsigned char *data, size_t bytes,
         rc = image_check_budget("JPEG", &head, max_pixels, err);
     /* With several scans all entropy decoding comes before the first pixel. */
     if (rc == INFER_OK && !head.buffered && image_needs_trial(&head, bytes))
-        rc = decode(data, bytes, &head, true, err, out, orientation);
+        rc = decode(data, bytes, &head, true, err, out);
     if (rc == INFER_OK)
-        rc = decode(data, bytes, &head, false, err, out, orientation);
+        rc = decode(data, bytes, &head, false, err, out);
+    *orientation = head.orientation;
     return rc;
 }

@@ -197,14 +197,14 @@ static int decode(const unsigned char *data, size_t bytes, enum purpose purpose,
 
 static int decode_as(const unsigned char *data, size_t bytes,
                      uint64_t max_pixels, enum purpose purpose,
-                     struct infer_error *err, struct infer_image *out)
+                     struct infer_error *err, struct image_head *head,
+                     struct infer_image *out)
 {
-    struct image_head head;
-    int rc = png_read_head(data, bytes, err, &head);
+    int rc = png_read_head(data, bytes, err, head);
 
     if (rc == INFER_OK)
-        rc = image_check_budget("PNG", &head, max_pixels, err);
-    if (rc == INFER_OK && image_needs_trial(&head, bytes))
+        rc = image_check_budget("PNG", head, max_pixels, err);
+    if (rc == INFER_OK && image_needs_trial(head, bytes))
         rc = decode(data, bytes, TRIAL, err, out);
     if (rc == INFER_OK)
         rc = decode(data, bytes, purpose, err, out);
@@ -213,14 +213,20 @@ static int decode_as(const unsigned char *data, size_t bytes,
 
 int image_decode_png(const unsigned char *data, size_t bytes,
                      uint64_t max_pixels, struct infer_error *err,
-                     struct infer_image *out)
+                     struct infer_image *out, int *orientation)
 {
-    return decode_as(data, bytes, max_pixels, PICTURE, err, out);
+    struct image_head head;
+    const int rc = decode_as(data, bytes, max_pixels, PICTURE, err, &head, out);
+
+    *orientation = head.orientation;
+    return rc;
 }
 
 int image_decode_png_indices(const unsigned char *data, size_t bytes,
                              uint64_t max_pixels, struct infer_error *err,
                              struct infer_image *out)
 {
-    return decode_as(data, bytes, max_pixels, INDICES, err, out);
+    struct image_head head;
+
+    return decode_as(data, bytes, max_pixels, INDICES, err, &head, out);
 }

@@ -5,8 +5,10 @@
  * A file of several scans makes libjpeg hold every coefficient, 2 bytes each,
  * from the first scan on; every further scan costs some bytes and one pass over
  * the picture.  Here scans are counted before that, and a component whose DC
- * coefficients no scan gives is refused.
- * Source: ITU-T T.81, annex B (segments), G.1.1.1 (progressive scans).
+ * coefficients no scan gives is refused.  EXIF is read here as well, so that
+ * libjpeg keeps no segments: it walks their list for each one.
+ * Source: ITU-T T.81, annex B (segments), G.1.1.1 (progressive scans); CIPA
+ * DC-008, 4.7.2 (EXIF in APP1).
  */
 #include "libinfer/image/image_head.h"
 
@@ -15,11 +17,7 @@
 #include "kernels/base/error.h"
 
 /* A progressive picture of more scans than this costs more than it shows. */
-#define MAX_SCANS 100
-/* libjpeg keeps the segments that may be EXIF in a list, and walks it for each:
- * 100,000 of 4 bytes took 12 s.  A picture has a few; extended XMP of 256 MiB
- * has as many as this. */
-#define MAX_KEPT       4096
+#define MAX_SCANS      100
 #define MAX_COMPONENTS 10 /* libjpeg's limit; a frame declares up to 255 */
 
 enum marker {
@@ -119,6 +117,16 @@ static void read_scan(struct walk *w, const unsigned char *p, size_t n,
                 w->begun[k] = true;
 }
 
+/* The first segment that states an orientation other than 1 says it. */
+static void read_exif(const unsigned char *p, size_t n, struct image_head *out)
+{
+    static const char name[6] = "Exif\0";
+
+    if (out->orientation == 1 && out->scans == 0 && n > sizeof(name) &&
+        memcmp(p, name, sizeof(name)) == 0)
+        out->orientation = exif_orientation(p + sizeof(name), n - sizeof(name));
+}
+
 static int check(const struct walk *w, struct image_head *out)
 {
     int k;
@@ -143,7 +151,8 @@ int jpeg_read_head(const unsigned char *data, size_t bytes,
     int marker;
 
     memset(out, 0, sizeof(*out));
-    for (int kept = 0;;) {
+    out->orientation = 1;
+    for (;;) {
         size_t length;
 
         marker = next_marker(&w);
@@ -162,13 +171,12 @@ int jpeg_read_head(const unsigned char *data, size_t bytes,
                              "JPEG: segment 0x%02x at byte %zu has a length of "
                              "%zu",
                              (unsigned)marker, w.at - 2, length);
-        if (marker == APP1 && ++kept > MAX_KEPT)
-            return error_set(err, INFER_EFORMAT,
-                             "JPEG: more than %d segments 0xe1", MAX_KEPT);
         if (is_frame(marker))
             read_frame(&w, marker, data + w.at + 2, length - 2, out);
         else if (marker == SOS)
             read_scan(&w, data + w.at + 2, length - 2, out);
+        else if (marker == APP1)
+            read_exif(data + w.at + 2, length - 2, out);
         w.at += length;
     }
 }

@@ -5,7 +5,8 @@
  * libpng allocates a chunk by the length that the chunk declares; 42 bytes took
  * 2 GiB.  Here every length is held against the bytes of the file first.
  * Layout: 8 bytes of signature, then chunks of length (4 bytes, big-endian),
- * type (4), data (length), CRC-32 (4).  Source: W3C PNG, third edition, 5.3.
+ * type (4), data (length), CRC-32 (4).  Source: W3C PNG, third edition, 5.3
+ * and 11.3.4.5 (eXIf).
  */
 #include "libinfer/image/image_head.h"
 
@@ -72,6 +73,7 @@ int png_read_head(const unsigned char *data, size_t bytes,
     /* Bit 1 of the colour type: colour; a palette (3) is colour too. */
     out->channels = data[at + 17] & 2 ? 3 : 1;
     out->scans = 1;
+    out->orientation = 1;
     for (;;) {
         const size_t chunk = png_chunk_bytes(data, bytes, at);
 
@@ -89,6 +91,9 @@ int png_read_head(const unsigned char *data, size_t bytes,
                              bytes - at - CHUNK_FRAME);
         if (memcmp(type, "IEND", 4) == 0)
             return INFER_OK;
+        if (memcmp(type, "eXIf", 4) == 0)
+            out->orientation =
+                exif_orientation(data + at + 8, chunk - CHUNK_FRAME);
         at += chunk;
     }
 }

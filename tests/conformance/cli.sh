@@ -217,6 +217,8 @@ printf '\000\000\000\014JXL \r\n' >"$dir/mixed/b.jxl"
 printf 'notes' >"$dir/mixed/c.txt"
 expect 0 '2 pictures .* left out (.*a.webp: a WebP picture)' "$infer" \
     -m "$model" "$dir/mixed"
+: >"$dir/mixed/d.PNG"
+expect 2 'd.PNG: the file is empty' "$infer" -m "$model" "$dir/mixed"
 rm -r "$dir/mixed" "$dir/pipe"
 expect 0 'task .*classify (by the outputs)' "$wconv" inspect "$model"
 

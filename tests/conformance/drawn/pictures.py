@@ -84,6 +84,26 @@ def pack_rows(d, samples, bits):
     return out
 
 
+def exif_chunk(d, turn):
+    """eXIf: a directory of one tag or two, either byte order."""
+    order = d.choice("<>")
+    tags = [struct.pack(order + "HHIHH", 274, 3, 1, turn, 0)]
+    if d.random() < 0.5:
+        tags.insert(0, struct.pack(order + "HHIHH", 256, 3, 1, 8, 0))
+    return chunk(b"eXIf", {"<": b"II", ">": b"MM"}[order]
+                 + struct.pack(order + "HIH", 42, 8, len(tags))
+                 + b"".join(tags) + struct.pack(order + "I", 0))
+
+
+def upright(a, turn):
+    """The picture as TIFF's tag 274 means it."""
+    if turn in (5, 6, 7, 8):
+        a = a.transpose(1, 0, 2)
+    if turn in (3, 4, 7, 8):
+        a = a[::-1]
+    return a[:, ::-1] if turn in (2, 3, 6, 7) else a
+
+
 def png(d, w, h):
     """(bytes, pixels of 8 bits: H, W, 1 or 3)"""
     kind = d.choice((0, 2, 3, 4, 6))
@@ -131,12 +151,15 @@ def png(d, w, h):
         ">IIBBBBB", w, h, bits, kind, 0, 0, lace)) + before + more
     for a, b in zip([0] + cuts, cuts + [len(body)]):
         data += chunk(b"IDAT", body[a:b])
+    turn = d.choice((None, d.randint(0, 9)))
+    if turn is not None:
+        data += exif_chunk(d, turn)
     data += chunk(b"IEND", b"")
     if kind == 3:
-        return data, colours[samples[..., 0]].astype(np.uint8)
+        return data, upright(colours[samples[..., 0]].astype(np.uint8), turn)
     pixels = samples[..., :3 if c > 2 else 1]
     pixels = (pixels * 255 + 32767) // 65535 if bits == 16 else pixels * 255 // (top - 1)
-    return data, pixels.astype(np.uint8)
+    return data, upright(pixels.astype(np.uint8), turn)
 
 
 # ---- JPEG ------------------------------------------------------------

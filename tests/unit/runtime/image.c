@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "libinfer/image/image.h"
+#include "tests/unit/folder.h"
 
 /* ---- resampling ---------------------------------------------------- */
 
@@ -439,6 +440,92 @@ TEST(test_indices)
     }
 }
 
+/* ---- orientation --------------------------------------------------- */
+
+/* A PNG file of 2 x 3 gray pixels, 1 to 6, with a chunk eXIf of n bytes. */
+static int decode_with_exif(const char *exif, size_t n,
+                            struct infer_image *image)
+{
+    uint8_t pixels[6] = {1, 2, 3, 4, 5, 6}, file[512], chunk[80];
+    const struct infer_image gray = {2, 3, 1, pixels};
+    const size_t head = 33; /* signature and IHDR */
+    struct infer_error err;
+    uint32_t crc;
+    size_t bytes;
+    FILE *f;
+
+    assert_int_equal(image_write_png(&gray, in_folder("exif.png"), &err), 0);
+    f = fopen(in_folder("exif.png"), "rb");
+    assert_non_null(f);
+    bytes = fread(file, 1, sizeof file - sizeof chunk, f);
+    fclose(f);
+    assert_true(bytes > head && n + 12 <= sizeof chunk);
+    memcpy(chunk, (uint8_t[8]){0, 0, 0, (uint8_t)n, 'e', 'X', 'I', 'f'}, 8);
+    memcpy(chunk + 8, exif, n);
+    crc = (uint32_t)crc32(0, chunk + 4, (uInt)n + 4);
+    for (int i = 0; i < 4; i++)
+        chunk[8 + n + (size_t)i] = (uint8_t)(crc >> (24 - 8 * i));
+    memmove(file + head + n + 12, file + head, bytes - head);
+    memcpy(file + head, chunk, n + 12);
+    return infer_image_decode(file, bytes + n + 12, 0, &err, image);
+}
+
+/* Blocks of EXIF; what has no sound orientation is left as it is stored. */
+TEST(test_orientation)
+{
+#define LITTLE "II*\0\010\0\0\0"
+#define ENTRY  "\1\0\022\1\3\0\1\0\0\0"
+#define BLOCK(n)                                                               \
+    {                                                                          \
+        LITTLE ENTRY n "\0\0\0", 22                                            \
+    }
+    static const struct {
+        struct {
+            char bytes[36];
+            size_t n;
+        } exif;
+        int width;
+        uint8_t pixels[6];
+    } row[] = {
+        {BLOCK("\1"), 2, {1, 2, 3, 4, 5, 6}},
+        {BLOCK("\2"), 2, {2, 1, 4, 3, 6, 5}},
+        {BLOCK("\3"), 2, {6, 5, 4, 3, 2, 1}},
+        {BLOCK("\4"), 2, {5, 6, 3, 4, 1, 2}},
+        {BLOCK("\5"), 3, {1, 3, 5, 2, 4, 6}},
+        {BLOCK("\6"), 3, {5, 3, 1, 6, 4, 2}},
+        {BLOCK("\7"), 3, {6, 4, 2, 5, 3, 1}},
+        {BLOCK("\010"), 3, {2, 4, 6, 1, 3, 5}},
+        {BLOCK("\0"), 2, {1, 2, 3, 4, 5, 6}},
+        {BLOCK("\011"), 2, {1, 2, 3, 4, 5, 6}},
+        /* Big-endian, the second of two entries. */
+        {{"MM\0*\0\0\0\010\0\2\1\0\0\3\0\0\0\1\0\2\0\0"
+          "\1\022\0\3\0\0\0\1\0\3\0\0",
+          34},
+         2,
+         {6, 5, 4, 3, 2, 1}},
+        /* Cut in the entry, in the header; empty; another number than 42; a
+         * directory beyond the block; no entries. */
+        {{LITTLE ENTRY "\3\0\0", 21}, 2, {1, 2, 3, 4, 5, 6}},
+        {{LITTLE, 7}, 2, {1, 2, 3, 4, 5, 6}},
+        {{"", 0}, 2, {1, 2, 3, 4, 5, 6}},
+        {{"II+\0\010\0\0\0" ENTRY "\3\0\0\0", 22}, 2, {1, 2, 3, 4, 5, 6}},
+        {{"II*\0\025\0\0\0" ENTRY "\3\0\0\0", 22}, 2, {1, 2, 3, 4, 5, 6}},
+        {{"II*\0\377\377\377\377" ENTRY "\3\0\0\0", 22}, 2, {1, 2, 3, 4, 5, 6}},
+        {{LITTLE "\0\0", 10}, 2, {1, 2, 3, 4, 5, 6}},
+    };
+
+    for (size_t i = 0; i < COUNT(row); i++) {
+        struct infer_image image;
+
+        assert_int_equal(
+            decode_with_exif(row[i].exif.bytes, row[i].exif.n, &image), 0);
+        assert_int_equal(image.width, row[i].width);
+        assert_int_equal(image.height, 6 / row[i].width);
+        assert_memory_equal(image.pixels, row[i].pixels, 6);
+        infer_image_free(&image);
+    }
+}
+
 TEST(test_limits)
 {
     struct infer_image image;
@@ -477,8 +564,9 @@ int main(void)
         cmocka_unit_test(test_photographs),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_indices),
+        cmocka_unit_test(test_orientation),
         cmocka_unit_test(test_limits),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }
