@@ -91,100 +91,97 @@ INLINE enum mode mode_of(const struct dot_finish *f)
                                  : ANY;
 }
 
-/* The functions of kernels/quant/act.h, step by step: limits give their second
- * operand for NaN, as v_min and v_max do. */
-INLINE vec logistic(vec x)
-{
-    const vec limited = v_min(v_max(x, v_splat(-60)), v_splat(60));
-    const vec log2_e = v_splat(-1.44269504088896340736f);
-    const vec t = v_fma(limited, log2_e, v_splat(12582912.0f));
-    const vec f = v_fma(limited, log2_e, -(t - v_splat(12582912.0f)));
-    vec p = v_splat(0x1.5c082ap-10f), d, r;
+/* Vectors of an activation that are computed side by side: a step of one waits
+ * for the step before, which takes the time of eight. */
+#define BESIDE 8
 
-    p = v_fma(p, f, v_splat(0x1.3d0c5p-7f));
-    p = v_fma(p, f, v_splat(0x1.c6b6e6p-5f));
-    p = v_fma(p, f, v_splat(0x1.ebf918p-3f));
-    p = v_fma(p, f, v_splat(0x1.62e428p-1f));
-    p = v_fma(p, f, v_splat(1));
-    d = (vec)((veci)p + ((veci)t << 23)) + v_splat(1);
-    r = (vec)(v_splati(0x7ef311c7) - (veci)d);
-    r = v_fma(r, v_fma(-d, r, v_splat(1)), r);
-    r = v_fma(r, v_fma(-d, r, v_splat(1)), r);
-    return v_fma(r, v_fma(-d, r, v_splat(1)), r);
-}
-
-INLINE vec smooth(const struct quant_smooth *s, vec v)
-{
-    vec g;
-    veci is_nan;
-
-    if (s->hard) {
-        g = v_fma(v_splat(s->alpha), v, v_splat(s->beta));
-        g = v_min(v_max(g, v_splat(0)), v_splat(1));
-    } else if (s->c1 == 0) {
-        g = logistic(v_splat(s->c0) * v);
-    } else {
-        const vec w = v_min(v * v, v_splat(64));
-
-        g = v_fma(w, v_splat(s->c2), v_splat(s->c1));
-        g = logistic(v * v_fma(w, g, v_splat(s->c0)));
+#define EACH(expression)                                                       \
+    _Pragma("GCC unroll 8") for (int i = 0; i < BESIDE; i++)                   \
+    {                                                                          \
+        expression;                                                            \
     }
-    if (s->times)
-        return v_max(v_splat(-0x1p60f), v) * g;
-    if (!s->hard)
-        g = v_fma(v_splat(s->alpha), g, v_splat(s->beta));
-    is_nan = v != v;
-    return (vec)(((veci)v & is_nan) | ((veci)g & ~is_nan));
+
+/* The functions of kernels/quant/act.h, step by step: limits give their second
+ * operand for NaN, as v_min and v_max do.  x = 1 / (1 + exp(-x)). */
+INLINE void logistic(vec x[BESIDE])
+{
+    const vec log2_e = v_splat(-1.44269504088896340736f);
+    const vec shift = v_splat(12582912.0f), one = v_splat(1);
+    vec t[BESIDE], p[BESIDE];
+
+    EACH(x[i] = v_min(v_max(x[i], v_splat(-60)), v_splat(60)))
+    EACH(t[i] = v_fma(x[i], log2_e, shift))
+    EACH(p[i] = -(t[i] - shift))
+    EACH(x[i] = v_fma(x[i], log2_e, p[i])) /* f */
+    EACH(p[i] = v_fma(v_splat(0x1.5c082ap-10f), x[i], v_splat(0x1.3d0c5p-7f)))
+    EACH(p[i] = v_fma(p[i], x[i], v_splat(0x1.c6b6e6p-5f)))
+    EACH(p[i] = v_fma(p[i], x[i], v_splat(0x1.ebf918p-3f)))
+    EACH(p[i] = v_fma(p[i], x[i], v_splat(0x1.62e428p-1f)))
+    EACH(p[i] = v_fma(p[i], x[i], one))
+    EACH(p[i] = (vec)((veci)p[i] + ((veci)t[i] << 23)) + one) /* d */
+    EACH(x[i] = (vec)(v_splati(0x7ef311c7) - (veci)p[i]))     /* r */
+    EACH(t[i] = v_fma(-p[i], x[i], one))
+    EACH(x[i] = v_fma(x[i], t[i], x[i]))
+    EACH(t[i] = v_fma(-p[i], x[i], one))
+    EACH(x[i] = v_fma(x[i], t[i], x[i]))
+    EACH(t[i] = v_fma(-p[i], x[i], one))
+    EACH(x[i] = v_fma(x[i], t[i], x[i]))
 }
 
-/* v = act(v) for four vectors; a function of its own, for its size. */
+INLINE void smooth(const struct quant_smooth *s, const vec v[BESIDE],
+                   vec g[BESIDE])
+{
+    if (s->hard) {
+        EACH(g[i] = v_fma(v_splat(s->alpha), v[i], v_splat(s->beta)))
+        EACH(g[i] = v_min(v_max(g[i], v_splat(0)), v_splat(1)))
+    } else if (s->c1 == 0) {
+        EACH(g[i] = v_splat(s->c0) * v[i])
+        logistic(g);
+    } else {
+        EACH(const vec w = v_min(v[i] * v[i], v_splat(64));
+             g[i] = v_fma(w, v_splat(s->c2), v_splat(s->c1));
+             g[i] = v[i] * v_fma(w, g[i], v_splat(s->c0)))
+        logistic(g);
+    }
+    if (s->times) {
+        EACH(g[i] = v_max(v_splat(-0x1p60f), v[i]) * g[i])
+        return;
+    }
+    if (!s->hard)
+        EACH(g[i] = v_fma(v_splat(s->alpha), g[i], v_splat(s->beta)))
+    EACH(const veci is_nan = v[i] != v[i];
+         g[i] = (vec)(((veci)v[i] & is_nan) | ((veci)g[i] & ~is_nan)))
+}
+
+/* Vectors of the buffer of an activation: those of a tile and what fills the
+ * last BESIDE of them. */
+#define ACT_VECTORS(n) (((n) + BESIDE - 1) / BESIDE * BESIDE)
+
+/* all = act(all) for `vectors` vectors; what fills the last BESIDE is cleared
+ * first.  A function of its own, for its size. */
 TARGET static __attribute__((noinline)) void
-apply_act(const struct quant_smooth *of, float all[4 * LANES])
+apply_act(const struct quant_smooth *of, float *all, int vectors)
 {
     const struct quant_smooth s = *of;
+    const int there = vectors * LANES, filled = ACT_VECTORS(vectors) * LANES;
 
-    for (int i = 0; i < 4; i++) {
-        vec v = v_load(all + i * LANES);
+    memset(all + there, 0, (size_t)(filled - there) * sizeof *all);
+    for (int first = 0; first < vectors; first += BESIDE) {
+        float *at = all + first * LANES;
+        vec v[BESIDE], g[BESIDE];
 
-        v = smooth(&s, v);
-        memcpy(all + i * LANES, &v, sizeof v);
+        EACH(v[i] = v_load(at + i * LANES))
+        smooth(&s, v, g);
+        EACH(memcpy(at + i * LANES, &g[i], sizeof g[i]))
     }
 }
+#undef EACH
 
-INLINE void act(const struct dot_finish *f, vec v[4])
+/* Up to four vectors of sums with their bias and an earlier residual. */
+INLINE void finish_sums(enum mode mode, const struct dot_finish *f,
+                        const veci *sum, int vectors, const struct place *p,
+                        vec v[4])
 {
-    __attribute__((aligned(64))) float all[4 * LANES];
-
-    memcpy(all, v, sizeof all);
-    apply_act(&f->smooth, all);
-    memcpy(v, all, sizeof all);
-}
-
-/* What follows the bias and an earlier residual; stores floats. */
-INLINE void finish_any(const struct dot_finish *f, vec v[4], int vectors,
-                       const struct place *p)
-{
-    if (f->is_smooth)
-        act(f, v);
-#pragma GCC unroll 4
-    for (int i = 0; i < vectors; i++) {
-        v[i] = v_min(v_max(v[i], v_splat(f->act_low)), v_splat(f->act_high));
-        if (f->residual && f->residual_last)
-            v[i] = add_residual(f, v[i], p[i].from, p[i].n);
-        if (f->y_type == INFER_F32)
-            v_store_part((float *)f->y + p[i].at, v[i], p[i].n);
-    }
-}
-
-/* Up to four vectors of sums to y.  pairs: vectors 0, 1 and 2, 3 are
- * neighbours.
- */
-INLINE void finish(enum mode mode, const struct dot_finish *f, const veci *sum,
-                   int vectors, bool pairs, const struct place *p)
-{
-    vec v[4];
-    vecb b;
-
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
         if (i >= vectors) {
@@ -202,6 +199,28 @@ INLINE void finish(enum mode mode, const struct dot_finish *f, const veci *sum,
         if (f->residual && !f->residual_last)
             v[i] = add_residual(f, v[i], p[i].from, p[i].n);
     }
+}
+
+/* What follows a smooth activation, if there is one; stores floats. */
+INLINE void finish_any(const struct dot_finish *f, vec v[4], int vectors,
+                       const struct place *p)
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++) {
+        v[i] = v_min(v_max(v[i], v_splat(f->act_low)), v_splat(f->act_high));
+        if (f->residual && f->residual_last)
+            v[i] = add_residual(f, v[i], p[i].from, p[i].n);
+        if (f->y_type == INFER_F32)
+            v_store_part((float *)f->y + p[i].at, v[i], p[i].n);
+    }
+}
+
+/* Up to four vectors to y.  pairs: vectors 0, 1 and 2, 3 are neighbours. */
+INLINE void finish_values(enum mode mode, const struct dot_finish *f, vec v[4],
+                          int vectors, bool pairs, const struct place *p)
+{
+    vecb b;
+
     if (mode == ANY)
         finish_any(f, v, vectors, p);
     if (mode == ANY && f->y_type == INFER_F32)
@@ -270,28 +289,62 @@ INLINE void first_sums(int rows, int cols, const struct dot_rows *r,
                 v_loadi(r->offset + c * LANES);
 }
 
+/* Places of up to four vectors of a tile of `cols` columns, from vector v on.
+ */
+INLINE void find_places(const struct dot_rows *r, int64_t row, int cols, int v,
+                        int vectors, struct place p[4])
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++) {
+        const int at = (v + i) / cols, c = (v + i) % cols;
+
+        p[i].k = r->k + c * LANES;
+        p[i].n = r->n - c * LANES;
+        p[i].at = r->y_at[row + at] + p[i].k;
+        p[i].from = r->r_at[row + at] + p[i].k;
+    }
+}
+
+INLINE int smaller_of(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 INLINE void tile(enum mode mode, int rows, int cols, const struct dot_rows *r,
                  const uint8_t *x, int64_t row, const struct dot_finish *f)
 {
+    __attribute__((aligned(64))) float all[ACT_VECTORS(ROWS * COLS) * LANES];
     veci sum[(ROWS < 4 ? 4 : ROWS) * COLS];
+    const int count = rows * cols;
+    const bool smooth = mode == ANY && f->is_smooth;
 
     first_sums(rows, cols, r, row, sum);
     add_products(rows, cols, r, x, sum);
 #pragma GCC unroll 6
-    for (int v = 0; v < rows * cols; v += 4) {
-        const int vectors = rows * cols - v < 4 ? rows * cols - v : 4;
+    for (int at = 0; at < count; at += 4) {
+        const int vectors = smaller_of(count - at, 4);
         struct place p[4];
+        vec v[4];
 
-#pragma GCC unroll 4
-        for (int i = 0; i < vectors; i++) {
-            const int at = (v + i) / cols, c = (v + i) % cols;
+        find_places(r, row, cols, at, vectors, p);
+        finish_sums(mode, f, sum + at, vectors, p, v);
+        if (smooth)
+            memcpy(all + at * LANES, v, sizeof v);
+        else
+            finish_values(mode, f, v, vectors, cols == 2, p);
+    }
+    if (!smooth)
+        return;
+    apply_act(&f->smooth, all, count);
+#pragma GCC unroll 6
+    for (int at = 0; at < count; at += 4) {
+        const int vectors = smaller_of(count - at, 4);
+        struct place p[4];
+        vec v[4];
 
-            p[i].k = r->k + c * LANES;
-            p[i].n = r->n - c * LANES;
-            p[i].at = r->y_at[row + at] + p[i].k;
-            p[i].from = r->r_at[row + at] + p[i].k;
-        }
-        finish(mode, f, sum + v, vectors, cols == 2, p);
+        find_places(r, row, cols, at, vectors, p);
+        memcpy(v, all + at * LANES, sizeof v);
+        finish_values(mode, f, v, vectors, cols == 2, p);
     }
 }
 
@@ -413,8 +466,18 @@ INLINE void finish_mixed(const struct dot_depth *d, int64_t pixel,
                                     d->y_at + pixel * d->y_step + k,
                                     d->r_at + pixel * d->r_step + k};
     }
-    for (int i = 0; i < vectors; i++)
-        finish(ANY, f, s + i, 1, false, p + i);
+    for (int i = 0; i < vectors; i++) {
+        __attribute__((aligned(64))) float all[ACT_VECTORS(1) * LANES];
+        vec v[4];
+
+        finish_sums(ANY, f, s + i, 1, p + i, v);
+        if (f->is_smooth) {
+            memcpy(all, v, sizeof v[0]);
+            apply_act(&f->smooth, all, 1);
+            memcpy(v, all, sizeof v[0]);
+        }
+        finish_values(ANY, f, v, 1, false, p + i);
+    }
 }
 
 INLINE void depth_tile(bool plain, int pixels, const struct dot_depth *d,
@@ -423,6 +486,8 @@ INLINE void depth_tile(bool plain, int pixels, const struct dot_depth *d,
     const uint8_t *x = d->x + first * d->pixel;
     const int8_t *w = d->w;
     veci sum[PIXELS < 4 ? 4 : PIXELS][4];
+    __attribute__((aligned(
+        64))) float all[ACT_VECTORS(4 * (PIXELS < 4 ? 4 : PIXELS)) * LANES];
 
 #pragma GCC unroll 6
     for (int i = 0; i < pixels; i++)
@@ -448,19 +513,27 @@ INLINE void depth_tile(bool plain, int pixels, const struct dot_depth *d,
         }
     }
 #pragma GCC unroll 6
+    for (int i = 0; i < pixels && !plain; i++)
+        finish_mixed(d, first + i, f, sum[i]);
+    if (!plain)
+        return;
+#pragma GCC unroll 6
+    for (int i = 0; i < pixels; i++)
+#pragma GCC unroll 4
+        for (int c = 0; c < 4; c++) {
+            const vec v =
+                v_fma(v_float(sum[i][c]), v_load(d->scale + c * LANES),
+                      v_load(d->bias + c * LANES));
+
+            memcpy(all + (i * 4 + c) * LANES, &v, sizeof v);
+        }
+    if (f->is_smooth)
+        apply_act(&f->smooth, all, pixels * 4);
+#pragma GCC unroll 6
     for (int i = 0; i < pixels; i++) {
         vec v[4];
 
-        if (!plain) {
-            finish_mixed(d, first + i, f, sum[i]);
-            continue;
-        }
-#pragma GCC unroll 4
-        for (int c = 0; c < 4; c++)
-            v[c] = v_fma(v_float(sum[i][c]), v_load(d->scale + c * LANES),
-                         v_load(d->bias + c * LANES));
-        if (f->is_smooth)
-            act(f, v);
+        memcpy(v, all + (int64_t)i * 4 * LANES, sizeof v);
         v_store_bytes((uint8_t *)f->y + d->y_at + (first + i) * d->y_step +
                           d->k,
                       to_bytes(f, v), d->n);
