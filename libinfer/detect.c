@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array_bytes.h"
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "libinfer/model/model.h"
@@ -87,17 +88,13 @@ static int name_outputs(const struct infer_model *model,
     for (int i = 0; i < n; i++) {
         struct infer_array *a = &(*named)[i];
         struct infer_tensor_info info;
-        int64_t count;
-        size_t bytes;
 
         *a = out[i];
         infer_model_output(model, i, &info);
         a->name = info.name;
         if (!a->data || a->rank < 0 || a->rank > INFER_MAX_RANK ||
-            !checked_count(a->rank, a->dim, &count) ||
             infer_dtype_size(a->dtype) == 0 ||
-            !checked_mul((size_t)count, infer_dtype_size(a->dtype), &bytes) ||
-            bytes > a->bytes)
+            array_bytes(a->dtype, a->rank, a->dim) > a->bytes)
             return error_set(err, INFER_EARGUMENT,
                              "output '%s' has no data, or less than its shape "
                              "says",

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array_bytes.h"
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/kern.h"
@@ -153,14 +154,10 @@ static void delete_managed(struct infer_dlpack_managed *self)
 
 static int check_view(const struct infer_tensor *t, struct infer_error *err)
 {
-    int64_t count;
-    size_t bytes;
-
     if (!t || t->rank < 0 || t->rank > INFER_MAX_RANK ||
         infer_dtype_size(t->dtype) == 0 ||
         (t->memory != INFER_MEMORY_HOST && t->memory != INFER_MEMORY_CUDA) ||
-        !checked_count(t->rank, t->dim, &count) ||
-        !checked_mul((size_t)count, infer_dtype_size(t->dtype), &bytes))
+        array_bytes(t->dtype, t->rank, t->dim) == SIZE_MAX)
         return error_set(err, INFER_EARGUMENT,
                          "DLPack: the tensor's type, shape or memory is "
                          "impossible");

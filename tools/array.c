@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/base/checked.h"
+#include "kernels/base/array_bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory_size.h"
 #include "kernels/base/scalar.h"
@@ -25,17 +25,6 @@ int64_t array_count(const struct infer_array *a)
     for (i = 0; i < a->rank; i++)
         n *= a->dim[i];
     return n;
-}
-
-size_t array_bytes(enum infer_dtype dtype, int rank, const int64_t *dim)
-{
-    size_t bytes = 0;
-    int64_t count;
-
-    if (!checked_count(rank, dim, &count) ||
-        !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes))
-        return SIZE_MAX;
-    return bytes;
 }
 
 int array_alloc(const char *what, const char *name, struct infer_array *a,

@@ -17,8 +17,6 @@ void arrays_clear(struct arrays *a);
 
 /* Number of elements; the shape has been checked. */
 int64_t array_count(const struct infer_array *a);
-/* Number of bytes; SIZE_MAX on overflow. */
-size_t array_bytes(enum infer_dtype dtype, int rank, const int64_t *dim);
 /* Allocates the data of an array whose dtype, rank and dim are set; `what`
  * ("input") and name are for the error.  The limit is half of the machine's
  * memory: the network needs as much again, and Linux overcommits. */

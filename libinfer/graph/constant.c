@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "kernels/base/array_bytes.h"
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/base/json.h"
@@ -268,13 +269,12 @@ static struct constant *shape_only(enum infer_dtype dtype, int rank,
                                    const int64_t *dim)
 {
     struct constant *c;
-    int64_t count;
     size_t bytes;
 
-    if (rank < 0 || rank > INFER_MAX_RANK || infer_dtype_size(dtype) == 0 ||
-        !checked_count(rank, dim, &count) ||
-        !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes) ||
-        bytes > PTRDIFF_MAX)
+    if (rank < 0 || rank > INFER_MAX_RANK || infer_dtype_size(dtype) == 0)
+        return NULL;
+    bytes = array_bytes(dtype, rank, dim);
+    if (bytes > PTRDIFF_MAX)
         return NULL;
     c = calloc(1, sizeof(*c));
     if (c == NULL)

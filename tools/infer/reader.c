@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "kernels/base/array_bytes.h"
 #include "kernels/base/error.h"
 #include "libinfer/image/preprocess.h"
 #include "libinfer/model/model.h"

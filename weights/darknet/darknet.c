@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array_bytes.h"
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "weights/darknet/darknet.h"
@@ -128,14 +129,12 @@ int darknet_layer_value(struct darknet *d, struct layers_text number)
 int darknet_weight(struct darknet *d, const char *suffix, int rank,
                    const int64_t *dim)
 {
+    const size_t bytes = array_bytes(INFER_F32, rank, dim);
     const unsigned char *data;
-    int64_t count;
-    size_t bytes;
 
     if (d->b.status < 0)
         return d->b.status;
-    if (!checked_count(rank, dim, &count) ||
-        !checked_mul((size_t)count, sizeof(float), &bytes))
+    if (bytes == SIZE_MAX)
         return layers_fail(&d->b, INFER_EFORMAT, "its %s is beyond all memory",
                            suffix);
     if (d->weights == NULL)
@@ -143,9 +142,9 @@ int darknet_weight(struct darknet *d, const char *suffix, int rank,
     data = bytes_take(&d->cursor, bytes);
     if (data == NULL)
         return layers_fail(&d->b, INFER_EFORMAT,
-                           "its %s needs %lld floats, the weights have %zu "
+                           "its %s needs %zu floats, the weights have %zu "
                            "left",
-                           suffix, (long long)count,
+                           suffix, bytes / sizeof(float),
                            bytes_left(&d->cursor) / sizeof(float));
     return layers_constant(
         &d->b, suffix,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array_bytes.h"
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
@@ -479,14 +480,11 @@ struct constant *layers_new(struct layers *b, enum infer_dtype dtype, int rank,
                             const int64_t *dim)
 {
     struct constant *c = NULL;
-    int64_t count;
-    size_t bytes;
+    const size_t bytes = array_bytes(dtype, rank, dim);
 
     if (b->status < 0)
         return NULL;
-    if (!checked_count(rank, dim, &count) ||
-        !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes) ||
-        bytes > LAYERS_MAX_MADE - b->made) {
+    if (bytes > LAYERS_MAX_MADE - b->made) {
         layers_fail(b, INFER_EUNSUPPORTED,
                     "constants that no file holds would take over %zu bytes",
                     LAYERS_MAX_MADE);

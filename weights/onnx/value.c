@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array_bytes.h"
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/base/hash.h"
@@ -329,11 +330,8 @@ int onnx_set_small(struct onnx_import *im, int i,
 static bool bytes_within(enum infer_dtype dtype, int rank, const int64_t *dim,
                          uint64_t most, size_t *bytes)
 {
-    int64_t count;
-
-    return rank <= INFER_MAX_RANK && checked_count(rank, dim, &count) &&
-           checked_mul((size_t)count, infer_dtype_size(dtype), bytes) &&
-           *bytes <= most;
+    *bytes = rank <= INFER_MAX_RANK ? array_bytes(dtype, rank, dim) : SIZE_MAX;
+    return *bytes <= most;
 }
 
 uint64_t onnx_room(const struct onnx_import *im)

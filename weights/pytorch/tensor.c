@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array_bytes.h"
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "weights/numpy/numpy.h"
@@ -328,10 +329,9 @@ static int array_tensor(struct torch_source *source, uint32_t node,
 {
     const struct pickle *p = source->pickle;
     const struct pickle_node *n = pickle_at(p, node), *shape, *type, *data;
-    int64_t dim[INFER_MAX_RANK], count;
+    int64_t dim[INFER_MAX_RANK];
     enum infer_dtype dtype;
     struct constant *c, *transposed;
-    size_t bytes;
     uint32_t i;
     int rc;
 
@@ -346,22 +346,20 @@ static int array_tensor(struct torch_source *source, uint32_t node,
                          name, shape->count);
     for (i = 0; i < shape->count; i++)
         dim[i] = pickle_at(p, shape->u.item[i])->u.integer;
-    if (!checked_count((int)shape->count, dim, &count) ||
-        !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes) ||
-        bytes != data->count)
+    if (array_bytes(dtype, (int)shape->count, dim) != data->count)
         return error_set(err, INFER_EFORMAT,
                          "array '%s': its shape does not agree with its %u "
                          "bytes",
                          name, data->count);
-    rc = charge_copy(source, count, infer_dtype_size(dtype), name, err);
+    rc = charge_copy(source, data->count, 1, name, err);
     if (rc < 0)
         return rc;
     c = constant_new(dtype, (int)shape->count, dim);
     if (!c)
         return no_memory(name, err);
-    if (bytes > 0)
-        memcpy(c->data, data->u.bytes, bytes);
-    numpy_settle(dtype, type->swapped, c->data, bytes);
+    if (data->count > 0)
+        memcpy(c->data, data->u.bytes, data->count);
+    numpy_settle(dtype, type->swapped, c->data, data->count);
     if (pickle_at(p, n->u.item[PICKLE_ARRAY_FORTRAN])->u.integer &&
         c->rank > 1) {
         transposed = numpy_from_fortran(c);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array_bytes.h"
 #include "kernels/base/checked.h"
 #include "weights/evaluate.h"
 #include "weights/tflite/tflite.h"
@@ -167,16 +168,13 @@ static bool is_small(struct tflite_import *im)
 
     for (int v = 0; v < im->g->n_values; v++) {
         const struct graph_type *t = tflite_value_type(im, v, 0);
-        int64_t count;
-        size_t bytes;
+        const size_t bytes = array_bytes(t->dtype, t->rank, t->dim);
 
         if (im->g->value[v].producer < 0)
             continue;
-        if (!checked_count(t->rank, t->dim, &count) ||
-            !checked_mul((size_t)count, infer_dtype_size(t->dtype), &bytes) ||
-            !checked_add(sum, bytes, &sum) ||
-            sum > im->max_constant_bytes - im->constant_bytes)
+        if (bytes > im->max_constant_bytes - im->constant_bytes - sum)
             return false;
+        sum += bytes;
     }
     return true;
 }

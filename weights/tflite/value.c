@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array_bytes.h"
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
@@ -49,13 +50,11 @@ struct constant *tflite_constant_new(struct tflite_import *im,
                                      const int64_t *dim)
 {
     struct constant *c;
-    int64_t count;
-    size_t bytes;
+    const size_t bytes = array_bytes(dtype, rank, dim);
 
     if (im->status < 0)
         return NULL;
-    if (rank > INFER_MAX_RANK || !checked_count(rank, dim, &count) ||
-        !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes) ||
+    if (rank > INFER_MAX_RANK ||
         bytes > im->max_constant_bytes - im->constant_bytes) {
         tflite_fail(im, INFER_EUNSUPPORTED,
                     "constants of more than %zu MiB in a file of %zu bytes",
@@ -123,7 +122,7 @@ static bool load(struct tflite_import *im, int index)
     const unsigned char *data = NULL;
     struct infer_error fault;
     struct tflite_tensor t;
-    size_t bytes = 0, want;
+    size_t bytes = 0;
     enum infer_dtype dtype;
     struct constant *c;
     int64_t count;
@@ -143,8 +142,7 @@ static bool load(struct tflite_import *im, int index)
                     tflite_type_name(t.type));
         return false;
     }
-    if (!checked_mul((size_t)count, infer_dtype_size(dtype), &want) ||
-        (want != bytes && !t.sparse)) {
+    if (array_bytes(dtype, t.rank, t.dim) != bytes && !t.sparse) {
         tflite_fail(im, INFER_EFORMAT,
                     "constant tensor %d has %zu bytes, which is not its shape",
                     index, bytes);
