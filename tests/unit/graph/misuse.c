@@ -99,6 +99,8 @@ TEST(test_shapes_of_constants)
     assert_null(constant_new(INFER_F32, DIMS(half, half, half)));
     assert_null(constant_new(INFER_F64, DIMS(half, half)));
     assert_null(constant_new(INFER_U8, DIMS(-1)));
+    /* Beyond PTRDIFF_MAX bytes, of which none would be written. */
+    assert_null(constant_new_fill(INFER_F32, DIMS(half << 30), &(float){1}));
     assert_null(constant_reshape(c, -1, one));
     assert_null(constant_reshape(c, INFER_MAX_RANK + 1, one));
     assert_null(constant_reshape(c, DIMS(half, half, half)));
@@ -171,6 +173,97 @@ TEST(test_pictures)
     assert_int_equal(infer_image_load(NULL, 0, NULL, &made), INFER_EARGUMENT);
 }
 
+/* Pictures of one pixel. */
+static const struct {
+    const char *png;
+    size_t bytes;
+    int code;
+} one_pixel[] = {
+    {"\211\120\116\107\015\012\032\012\000\000\000\015\111\110\104\122"
+     "\000\000\000\001\000\000\000\001\010\000\000\000\000\072\176\233"
+     "\125\000\000\000\012\111\104\101\124\170\234\143\140\007\000\000"
+     "\011\000\010\040\043\303\214\000\000\000\000\111\105\116\104\256"
+     "\102\140\202",
+     67, 0},
+    {"\211\120\116\107\015\012\032\012\000\000\000\015\111\110\104\122"
+     "\000\000\000\001\000\000\000\001\010\002\000\000\000\220\167\123"
+     "\336\000\000\000\014\111\104\101\124\170\234\143\140\144\142\006"
+     "\000\000\016\000\007\327\157\344\170\000\000\000\000\111\105\116"
+     "\104\256\102\140\202",
+     69, INFER_EUNSUPPORTED}, /* colours */
+    {"\211\120\116\107\015\012\032\012\000\000\000\015\111\110\104\122"
+     "\000\000\000\001\000\000\000\001\020\000\000\000\000\152\356\107"
+     "\026\000\000\000\013\111\104\101\124\170\234\143\140\144\002\000"
+     "\000\007\000\004\166\111\343\050\000\000\000\000\111\105\116\104"
+     "\256\102\140\202",
+     68, INFER_EUNSUPPORTED}, /* 16 bits */
+};
+
+/* A mask is a palette's indices or gray values of a byte. */
+TEST(test_masks)
+{
+    for (size_t i = 0; i < COUNT(one_pixel); i++) {
+        struct infer_error err = {0};
+        struct infer_image mask = {0};
+
+        assert_int_equal(
+            image_decode_png_indices((const unsigned char *)one_pixel[i].png,
+                                     one_pixel[i].bytes, 16, &err, &mask),
+            one_pixel[i].code);
+        if (one_pixel[i].code == 0)
+            assert_int_equal(mask.pixels[0], 7);
+        else
+            assert_non_null(strstr(err.text, "a mask has a palette or gray"));
+        infer_image_free(&mask);
+    }
+}
+
+/* A picture begins with its head, whose bytes are 13. */
+TEST(test_heads)
+{
+    unsigned char png[67];
+    struct image_head head;
+
+    assert_int_equal(one_pixel[0].bytes, sizeof png);
+    memcpy(png, one_pixel[0].png, sizeof png);
+    assert_int_equal(png_read_head(png, sizeof png, NULL, &head), 0);
+    assert_int_equal(head.width, 1);
+    png[11] = 14;
+    assert_int_equal(png_read_head(png, sizeof png, NULL, &head),
+                     INFER_EFORMAT);
+    png[11] = 13;
+    png[12] = 'J';
+    assert_int_equal(png_read_head(png, sizeof png, NULL, &head),
+                     INFER_EFORMAT);
+}
+
+/* Inputs that cannot take pixels: without a batch, or an output too. */
+TEST(test_pixels_of_other_inputs)
+{
+    static const char *const says[] = {"without a batch", "is an output too"};
+
+    for (int i = 0; i < 2; i++) {
+        struct infer_model *model, *pixels = NULL;
+        struct graph *g = graph_new();
+        struct infer_error err = {0};
+        const int x =
+            i == 0 ? graph_add_input(g, "x", INFER_F32, DIMS(3, 4, 5))
+                   : graph_add_input(g, "x", INFER_F32, DIMS(-1, 3, 4, 5));
+        int y = graph_add_value(g, "y");
+
+        assert_true(graph_add_node(g, GRAPH_SOFTMAX, "n", &x, 1, &y, 1) >= 0);
+        graph_add_output(g, i == 0 ? y : x);
+        if (i == 1)
+            graph_add_output(g, y);
+        assert_int_equal(model_from_graph(g, &err, &model), 0);
+        assert_int_equal(infer_model_take_pixels(model, 0, &err, &pixels),
+                         INFER_EUNSUPPORTED);
+        assert_non_null(strstr(err.text, says[i]));
+        assert_null(pixels);
+        infer_model_close(&model);
+    }
+}
+
 /* No graph, or no room for the model. */
 TEST(test_models_of_nothing)
 {
@@ -227,6 +320,9 @@ int main(void)
         cmocka_unit_test(test_shapes_of_constants),
         cmocka_unit_test(test_bytes_that_are_not_there),
         cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_pixels_of_other_inputs),
         cmocka_unit_test(test_models_of_nothing),
         cmocka_unit_test(test_inputs_that_are_no_pictures),
         cmocka_unit_test(test_chunks),

@@ -224,6 +224,36 @@ TEST(test_names_what_is_wrong)
     infer_image_free(&image);
 }
 
+/* A model of free height and width takes those of the caller. */
+static void test_free_sides(void **unused)
+{
+    static const struct {
+        int64_t hw[2];
+        const char *says;
+    } rows[] = {{{0, 8}, "a side of 0 pixels"},
+                {{8, -1}, "a side of -1 pixels"},
+                {{8, INT64_C(1) << 40}, "a side of 1099511627776 pixels"}};
+    const struct graph_preprocess p = imagenet();
+    struct infer_model *model = make_model(3, -1, -1, &p);
+    uint8_t pixel[3] = {0};
+    const struct infer_image image = {1, 1, 3, pixel};
+    struct infer_error err = {0};
+    float out[3 * 8 * 8];
+
+    (void)unused;
+    assert_int_equal(
+        infer_model_preprocess(model, 0, &image, NULL, out, sizeof out, &err),
+        INFER_EARGUMENT);
+    assert_non_null(strstr(err.text, "no size was given"));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(infer_model_preprocess(model, 0, &image, rows[i].hw,
+                                                out, sizeof out, &err),
+                         INFER_EARGUMENT);
+        assert_non_null(strstr(err.text, rows[i].says));
+    }
+    infer_model_close(&model);
+}
+
 /* What is no picture, and a strip that would become longer than an int holds.
  */
 static void test_impossible_pictures(void **unused)
@@ -269,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_impossible_pictures),
+        cmocka_unit_test(test_free_sides),
         cmocka_unit_test(test_same_scores),
         cmocka_unit_test(test_takes_pixels_once),
         cmocka_unit_test(test_names_what_is_wrong),
