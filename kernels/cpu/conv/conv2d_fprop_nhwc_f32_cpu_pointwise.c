@@ -7,9 +7,10 @@
  * the next panel meanwhile (vector_steps.h): weights are read from memory once
  * a run, and no tile waits for them.
  *
- * Pixels are handled in runs of equal distance (all of them, or a row of the
- * image where a stride or a gap separates rows).  Threads divide the pixels or,
- * where those are few, the output channels.
+ * Pixels are handled in runs of equal distance: all of them, which a stride
+ * has gathered first, or a row of the image where a gap separates rows of the
+ * result.  Threads divide the pixels or, where those are few, the output
+ * channels.
  */
 #include "config.h"
 
@@ -47,6 +48,11 @@ struct state {
      * `height` rows, or all pixels. */
     int64_t runs, length, height;
     struct steps x, y, r;
+    /* Pixels are gathered from rows of `height` and `width` first, as a stride
+     * leaves gaps between rows: x is where they lie then. */
+    bool gathers;
+    struct steps apart;
+    int64_t width, rows;
     int64_t block; /* pixels of a run that are computed at once */
 };
 
@@ -119,10 +125,19 @@ static void fill_conv(const struct kern_problem *p, struct state *s)
     s->height = y->dim[2];
     s->length = y->dim[3];
     s->runs = y->dim[0] * y->dim[2];
-    if (even(&s->x, y) && even(&s->y, y) && (!r || even(&s->r, y))) {
-        s->length *= s->runs;
-        s->runs = s->height = 1;
+    if (s->runs * s->length == 0)
+        return;
+    if (!even(&s->y, y) || (r && !even(&s->r, y)))
+        return;
+    if (!even(&s->x, y)) {
+        s->gathers = true;
+        s->apart = s->x;
+        s->width = s->length;
+        s->rows = s->height;
+        s->x = (struct steps){0, 0, s->channels};
     }
+    s->length *= s->runs;
+    s->runs = s->height = 1;
 }
 
 static void fill_dense(const struct kern_problem *p, struct state *s)
@@ -190,7 +205,9 @@ static int prepare_filled(struct kern_exec *e, const struct kern_device *d,
     fill(&e->problem, s);
     s->panels = (s->outputs + s->steps->panel - 1) / s->steps->panel;
     if (!checked_mul((size_t)(s->panels * s->steps->panel),
-                     (size_t)s->channels * sizeof(float), &bytes)) {
+                     (size_t)s->channels * sizeof(float), &bytes) ||
+        !checked_mul((size_t)(s->gathers ? s->length : 0),
+                     (size_t)s->channels * sizeof(float), &e->workspace)) {
         free(s);
         return error_set(err, INFER_EMEMORY, "%s: too large", e->row->name);
     }
@@ -251,6 +268,24 @@ static int64_t place(const struct state *s, const struct steps *t, int64_t run,
            first * t->pixel;
 }
 
+/* Pixels of all rows, one after the other. */
+static void gather(const struct state *s, const float *x, float *to, int count)
+{
+    const int64_t rows = s->length / s->width;
+    const size_t bytes = (size_t)s->channels * sizeof *to;
+
+    (void)count; /* of use with OpenMP only */
+#pragma omp parallel for num_threads(count) schedule(static) if (count > 1)
+    for (int64_t i = 0; i < rows; i++) {
+        const float *row =
+            x + i / s->rows * s->apart.image + i % s->rows * s->apart.row;
+
+        for (int64_t j = 0; j < s->width; j++)
+            memcpy(to + (i * s->width + j) * s->channels,
+                   row + j * s->apart.pixel, bytes);
+    }
+}
+
 static struct vector_rows locate(const struct state *s,
                                  const struct kern_args *args, bool residual,
                                  int64_t run, int64_t first)
@@ -258,7 +293,8 @@ static struct vector_rows locate(const struct state *s,
     struct vector_rows rows = {
         .x_step = s->x.pixel, .y_step = s->y.pixel, .r_step = s->r.pixel};
 
-    rows.x = (const float *)args->in[X] + place(s, &s->x, run, first);
+    rows.x = (const float *)(s->gathers ? args->workspace : args->in[X]) +
+             place(s, &s->x, run, first);
     rows.y = (float *)args->out[0] + place(s, &s->y, run, first);
     if (residual)
         rows.residual =
@@ -285,6 +321,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     (void)count; /* of use with OpenMP only */
     vector_epilogue_fill(&epilogue, &p->epilogue);
     epilogue.bias = kern_problem_in(p, BIAS) ? args->in[BIAS] : NULL;
+    if (s->gathers)
+        gather(s, args->in[X], args->workspace, count);
 #pragma omp parallel for num_threads(count) schedule(static) if (count > 1)
     for (i = 0; i < blocks * parts; i++) {
         const int64_t block = i / parts, run = block % s->runs;
