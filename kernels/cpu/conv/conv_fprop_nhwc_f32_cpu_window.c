@@ -433,6 +433,10 @@ static void run_panel(const struct state *s, const struct item *i,
         run->segments = end - at;
         run->first = at == 0;
         run->last = end == s->segments;
+        /* The part behind this one, in equal shares of the band's rows. */
+        run->next = (const char *)(u + rows * s->panel);
+        run->share = smaller(rows * s->panel, PART_ROWS * s->panel) *
+                     (int64_t)sizeof *u / i->rows;
         for (int64_t r = 0; r < i->rows; r++) {
             const int64_t y = i->image * s->y_image +
                               (i->first + r) * h->y_step + i->left * w->y_step +
@@ -451,6 +455,7 @@ static void run_panel(const struct state *s, const struct item *i,
                 s->steps->window_spread(run, i->cols);
             else
                 s->steps->window(run, i->cols);
+            run->next += run->share;
         }
         u += rows * s->panel;
         at = end;

@@ -30,6 +30,10 @@ struct window_run {
     const float *u; /* the part's first row */
     const struct window_segment *segment;
     int segments;
+    /* Bytes of U that are fetched into the L2 cache meanwhile: `share` of them
+     * from `next` on. */
+    const char *next;
+    int64_t share;
     /* Sums, a panel a pixel: those of the parts before, unless `first`; `last`
      * applies the epilogue and stores them to y. */
     float *sums;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of window.h; a part of vector_steps.h. */
 
-/* A value of x times the one or two vectors of a row of U. */
+/* A value of x times the one or two vectors of a row of U.  fetch: what is
+ * fetched meanwhile, `fetched` bytes for each row of U. */
 INLINE void window_tile(int rows, int cols, const struct window_run *run,
-                        int64_t from)
+                        int64_t from, const char *fetch, int64_t fetched)
 {
     const int64_t step = run->x_step;
     const float *u = run->u;
@@ -28,6 +29,8 @@ INLINE void window_tile(int rows, int cols, const struct window_run *run,
             __builtin_prefetch(u + AHEAD * 2 * LANES);
             if (cols > 1)
                 __builtin_prefetch(u + AHEAD * 2 * LANES + LANES);
+            __builtin_prefetch(fetch, 0, 2);
+            fetch += fetched;
 #pragma GCC unroll 12
             for (r = 0; r < rows; r++) {
                 const vec x = splat(q[r / 3][r % 3 * step + c]);
@@ -109,12 +112,13 @@ INLINE void spread_tile(int rows, const struct window_run *run, int64_t from)
         if (kind == 0)                                                         \
             spread_tile((n) < ROWS ? (n) : ROWS, run, from);                   \
         else                                                                   \
-            window_tile((n) < ROWS ? (n) : ROWS, kind, run, from);             \
+            window_tile((n) < ROWS ? (n) : ROWS, kind, run, from, fetch,       \
+                        fetched);                                              \
         break
 
 /* kind: vectors of a panel, 0 where channels are spread. */
 INLINE void window_rows(int64_t rows, int kind, const struct window_run *run,
-                        int64_t from)
+                        int64_t from, const char *fetch, int64_t fetched)
 {
     switch (rows) {
         WINDOW_CASE(1);
@@ -138,11 +142,17 @@ INLINE void window_rows(int64_t rows, int kind, const struct window_run *run,
 INLINE void window_tiles(int kind, const struct window_run *run, int64_t pixels)
 {
     const int64_t tiles = (pixels + ROWS - 1) / ROWS;
+    int64_t depth = 1;
+
+    for (int s = 0; s < run->segments; s++)
+        depth += run->segment[s].length;
+    const int64_t fetched = tiles > 0 ? run->share / tiles / depth : 0;
 
     for (int64_t i = 0, from = 0; i < tiles; i++) {
         const int64_t rows = pixels / tiles + (i < pixels % tiles);
 
-        window_rows(rows, kind, run, from);
+        window_rows(rows, kind, run, from, run->next + i * fetched * depth,
+                    fetched);
         from += rows;
     }
 }
