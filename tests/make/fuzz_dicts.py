@@ -75,7 +75,7 @@ TARGETS = {
     "tensorflow": (["weights/tensorflow/*", "weights/onnx/ops.def"], []),
     "text": (["libinfer/graph/*", "libinfer/graph/ops/*", "kernels/*.def",
               "libinfer/tune/tune_cache*.c"], NUMBERS),
-    "tflite": (["weights/tflite/*"], [b"TFL3"]),
+    "tflite": (["weights/tflite/*", "weights/tflite/*/*"], [b"TFL3"]),
     "zip": ([], ZIP),
 }
 WORD = re.compile(r'"([A-Za-z_][A-Za-z0-9_.:/-]{1,39})"')

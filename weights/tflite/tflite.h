@@ -2,18 +2,19 @@
 /*
  * What the files of the TensorFlow Lite reader share.
  *
- *   flatbuffer.c   the container, every offset checked
- *   model.c        tensors and operators of a file, one at a time
- *   metadata.c     normalisation of pictures, labels
- *   own.c          tensors that share no bytes with another one
+ *   file/          the container, every offset checked (flatbuffer.c); tensors
+ *                  and operators, one at a time (model.c); normalisation of
+ *                  pictures and labels (metadata.c); tensors that share no
+ *                  bytes with another one (own.c); constants whose zeros are
+ *                  left out (sparse.c)
  *   tflite.c       the format row; inputs, the walk over operators, outputs
  *   value.c        tensors on the way: constants, shapes, orders of axes
+ *   operand.c      what an operator takes and gives
  *   emit.c         nodes of the graph and their shapes
  *   fold.c         operators of constants, computed while importing
  *   loop.c         WHILE, iteration by iteration; CALL_ONCE
  *   variables.c    what CALL_ONCE fills and operators read and write
- *   sparse.c       constants whose zeros are left out
- *   quant.c        numbers of eight and sixteen bits
+ *   integers/      numbers of eight and sixteen bits
  *   the rest       one function an operator, listed in ops.def
  *
  * Order of axes.  A graph is N,C,spatial; the file is N,spatial,C.  A tensor
@@ -42,7 +43,7 @@
 #include "libinfer/graph/graph.h"
 #include "libinfer/graph/ops/op.h"
 #include "weights/kept.h"
-#include "weights/tflite/flatbuffer.h"
+#include "weights/tflite/file/flatbuffer.h"
 #include "weights/weights.h"
 
 #define TFLITE_PROBES 2
@@ -286,6 +287,18 @@ const struct graph_type *tflite_value_type(const struct tflite_import *im,
 /* Room for the value's type at each probe. */
 bool tflite_set_type(struct tflite_import *im, int value,
                      const struct graph_type *type);
+/* Whether a known value is the same at all probes. */
+bool tflite_is_fixed(const struct tflite_import *im,
+                     const struct tflite_value *v);
+/* A known tensor as floats, or as integers where it is not quantised.  order
+ * may be NULL; *moved: the result is transposed by it. */
+struct constant *tflite_as_computed(struct tflite_import *im, int index,
+                                    bool raw, const int *order, bool *moved);
+/* A known tensor with `rank` dimensions, ones in front of its own. */
+int tflite_known_value(struct tflite_import *im, int index, bool raw, int rank,
+                       bool swapped);
+/* From one order of axes to the other. */
+int tflite_reorder(struct tflite_import *im, int x, int rank, bool to_swapped);
 /* Tensor t in one order, or -1. */
 int tflite_tensor_value(struct tflite_import *im, int t, bool swapped);
 /* Loads a constant tensor; false where it is none. */

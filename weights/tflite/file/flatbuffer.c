@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FlatBuffers: tables, fields and vectors; see flatbuffer.h. */
-#include "weights/tflite/flatbuffer.h"
+#include "weights/tflite/file/flatbuffer.h"
 
 #include <string.h>
 
