@@ -249,9 +249,10 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
             p->attr.top_k.smallest ? "smallest" : "largest");
         break;
     case KERN_REQUANTIZE:
-        put(t, " left%d low%d high%d%s", p->attr.requantize.left,
+        put(t, " left%d low%d high%d%s%s", p->attr.requantize.left,
             p->attr.requantize.low, p->attr.requantize.high,
-            p->attr.requantize.once ? " once" : "");
+            p->attr.requantize.once ? " once" : "",
+            p->attr.requantize.wide ? " wide" : "");
         break;
     case KERN_NMS:
         put(t, " iou%g score%g%s", (double)p->attr.nms.iou,

@@ -235,11 +235,13 @@ struct kern_chain {
  * roundings the first is that of the product's upper half, halves up, the
  * second that of the shift to the right, halves away from zero, as in gemmlowp;
  * a shift to the left comes first and wraps, as the addition does.  Once:
- * halves up.  kernels/quant/requantize.h computes it. */
+ * halves up.  Wide: x 2^left + addend, below 2^47, is what is multiplied, by
+ * the upper 15 bits of the multiplier, or by all where once, halves up; the
+ * shift is at most 14. kernels/quant/requantize.h computes it. */
 struct kern_requantize {
     int left; /* 0 .. 31 */
     int low, high;
-    bool once;
+    bool once, wide;
 };
 
 /* The axis keeps size 1 in the problem's output tensor, which is I64. */

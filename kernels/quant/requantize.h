@@ -43,11 +43,36 @@ REQUANTIZE_FORM int32_t requantize_once(int32_t x, int32_t multiplier,
     return (int32_t)(uint32_t)(((int64_t)x * multiplier + half) >> total);
 }
 
+/* x 2^left + addend, below 2^47, times 15 or all 31 bits of a factor, halves
+ * up. */
+REQUANTIZE_FORM int32_t requantize_wide(int32_t x, int32_t left, bool all,
+                                        int32_t addend, int32_t multiplier,
+                                        int32_t shift)
+{
+    const int32_t s = shift > 14 ? 14 : shift;
+    const uint64_t sum =
+        ((uint64_t)(int64_t)x << (left & 31)) + (uint64_t)(int64_t)addend;
+    const uint64_t factor = (uint64_t)(all ? multiplier : multiplier >> 16);
+    /* Of all bits the product has 78: its lower 16 are dropped first. */
+    const uint64_t half = (uint64_t)1 << ((all ? 30 : 14) - s);
+    const uint64_t high = (uint64_t)((int64_t)sum >> 16) * factor;
+    const uint64_t low = ((sum & 0xffff) * factor + half) >> 16;
+    const int64_t v =
+        all ? (int64_t)(high + low) : (int64_t)(sum * factor + half);
+
+    return (int32_t)(uint32_t)(uint64_t)(v >> (15 - s));
+}
+
 /* An element: shift lies within -31 .. 30, multiplier is not negative. */
 REQUANTIZE_FORM int32_t requantize(const struct kern_requantize *a, bool once,
-                                   int32_t x, int32_t multiplier, int32_t shift,
-                                   int32_t addend)
+                                   bool wide_sum, int32_t x, int32_t multiplier,
+                                   int32_t shift, int32_t addend)
 {
+    if (wide_sum) {
+        const int32_t w =
+            requantize_wide(x, a->left, once, addend, multiplier, shift);
+        return w < a->low ? a->low : w > a->high ? a->high : w;
+    }
     const int32_t up = a->left + (!once && shift > 0 ? shift : 0);
     const int32_t wide =
         (int32_t)(((uint32_t)x << (up & 31)) & -(uint32_t)(up < 32));

@@ -386,6 +386,7 @@ static void make_requantize(struct maker *m, int k)
                                                    : 1 << 24;
     if (rng_chance(&m->rng, 60) && most > 255)
         most = 255;
+    a->wide = rng_chance(&m->rng, 30);
     a->low = (int)rng_range(&m->rng, -most, 0);
     a->high = (int)rng_range(&m->rng, 0, most);
     a->left = rng_chance(&m->rng, 30) ? (int)rng_range(&m->rng, 0, 31) : 0;

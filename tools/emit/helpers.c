@@ -248,6 +248,26 @@ static const struct word words[] = {
      "    v = (int32_t)((uint32_t)v + (uint32_t)addend);\n"
      "    return v < low ? low : v > high ? high : v;\n"
      "}\n"},
+    {"requantize_wide", "requantize_wide",
+     "static inline int32_t requantize_wide(int32_t x, int left, int all,\n"
+     "                                      int32_t addend,\n"
+     "                                      int32_t multiplier, int shift,\n"
+     "                                      int32_t low, int32_t high)\n"
+     "{\n"
+     "    const int s = shift > 14 ? 14 : shift;\n"
+     "    const uint64_t sum = ((uint64_t)(int64_t)x << left) +\n"
+     "                         (uint64_t)(int64_t)addend;\n"
+     "    const uint64_t m = (uint64_t)(all ? multiplier\n"
+     "                                      : multiplier >> 16);\n"
+     "    const uint64_t half = (uint64_t)1 << ((all ? 30 : 14) - s);\n"
+     "    const uint64_t part = ((sum & 0xffff) * m + half) >> 16;\n"
+     "    const uint64_t product =\n"
+     "        all ? (uint64_t)((int64_t)sum >> 16) * m + part\n"
+     "            : sum * m + half;\n"
+     "    const int32_t v = (int32_t)((int64_t)product >> (15 - s));\n"
+     "\n"
+     "    return v < low ? low : v > high ? high : v;\n"
+     "}\n"},
     {"clamp_i64", "clamp_i64",
      "static inline int64_t clamp_i64(int64_t v, int64_t low, int64_t high)\n"
      "{\n"

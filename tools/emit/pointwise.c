@@ -178,7 +178,7 @@ int emit_requantize(struct emit *e, const struct plan_step *s,
 
     if (rc < 0)
         return rc;
-    emit_helper(e, "requantize");
+    emit_helper(e, a->wide ? "requantize_wide" : "requantize");
     if (floats)
         emit_helper(e, "to_i32");
     if (kern_problem_in(p, 3))
@@ -188,11 +188,15 @@ int emit_requantize(struct emit *e, const struct plan_step *s,
     emit_line(e, "const int fits = m >= 0 && k >= -31 && k <= 30;");
     snprintf(value, sizeof(value), "%s(x[%s])", floats ? "to_i32" : "",
              nest.at[0]);
-    emit_line(e,
-              "y[%s] = requantize(%s, fits ? m : 0, fits ? k : 0, %d, %d, "
-              "%s, %s%d%s, %d);",
-              nest.at[y], value, a->left, a->once, addend,
-              a->low == INT32_MIN ? "-1 + (" : "",
+    if (a->wide)
+        emit_line(e, "y[%s] = requantize_wide(%s, %d, %d, %s,", nest.at[y],
+                  value, a->left, a->once, addend);
+    else
+        emit_line(e, "y[%s] = requantize(%s, ", nest.at[y], value);
+    emit_line(e, "    fits ? m : 0, fits ? k : 0,");
+    if (!a->wide)
+        emit_line(e, "    %d, %d, %s,", a->left, a->once, addend);
+    emit_line(e, "    %s%d%s, %d);", a->low == INT32_MIN ? "-1 + (" : "",
               a->low == INT32_MIN ? -INT32_MAX : a->low,
               a->low == INT32_MIN ? ")" : "", a->high);
     emit_nest_close(e, &nest);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TensorFlow Lite: convolutions and fully connected layers. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,24 +14,11 @@ enum { X, W, BIAS };
 /* How a layer computes: on q - z where its tensors are quantised. */
 struct layer {
     bool integers, wide; /* wide: activations of 16 bits */
+    int low;             /* their sums' lower halves (wide.c) */
     struct tflite_quant x, y;
     double *factor; /* one a channel of the output */
     int64_t channels;
 };
-
-/* What kernels of 16-bit activations take a factor for: 15 bits of it. */
-static double reduced(double factor)
-{
-    int exponent;
-    int64_t bits = llround(ldexp(frexp(factor, &exponent), 31));
-
-    if (bits == (int64_t)1 << 31) {
-        bits /= 2;
-        exponent++;
-    }
-    bits = bits < 0x7fff0000 ? (bits + (1 << 15)) >> 16 : 0x7fff;
-    return ldexp((double)bits, exponent - 15);
-}
 
 /* The factor s1 s2 / s3 of each channel. */
 static bool factors(struct tflite_import *im, struct layer *l)
@@ -57,8 +43,6 @@ static bool factors(struct tflite_import *im, struct layer *l)
             return false;
         }
         l->factor[i] = (double)l->x.scale * (double)s / (double)l->y.scale;
-        if (l->wide)
-            l->factor[i] = reduced(l->factor[i]);
     }
     return true;
 }
@@ -70,7 +54,7 @@ static bool open_layer(struct tflite_import *im, int x, int64_t channels,
     const struct tflite_tensor w = tflite_input_tensor(im, W);
     const struct tflite_tensor out = tflite_output_tensor(im, 0);
 
-    *l = (struct layer){.channels = channels};
+    *l = (struct layer){.channels = channels, .low = -1};
     l->integers = tflite_is_quantised(&in) && tflite_is_quantised(&w) &&
                   tflite_is_quantised(&out);
     if (im->status < 0)
@@ -113,14 +97,68 @@ static int bias(struct tflite_import *im, int i, const struct layer *l)
     return tflite_add_constant(im, tflite_input_index(im, i), to);
 }
 
-/* The activation, or the step back to integers; closes the layer.  The kernels
- * of convolutions round twice, those of matrices and of 16 bits once. */
-static void finish(struct tflite_import *im, struct layer *l, int x, int act,
-                   bool matrix)
+/* The sum of x and a bias of I32, one a channel, as I32. */
+static int with_bias(struct tflite_import *im, int x, int b, bool picture)
 {
-    if (l->integers && im->status == 0)
-        x = tflite_requantise(im, x, l->factor, l->channels, matrix ? -1 : 1,
-                              matrix || l->wide ? 1 : 2, &l->y);
+    const int64_t dim[3] = {-1, 1, 1};
+
+    x = tflite_cast(im, x, INFER_I32);
+    if (picture)
+        b = tflite_dims(im, GRAPH_RESHAPE, b, 3, dim);
+    return tflite_binary(im, KERN_ADD, x, b);
+}
+
+/* The layer's products and bias b, an input or -1.  scale: that of activations
+ * which are rounded at run time, or -1. */
+static int layer_node(struct tflite_import *im, struct layer *l,
+                      enum graph_op op, const union graph_attr *attr, int x,
+                      int weight, int b, int scale, bool picture)
+{
+    struct tflite_halves h, add = {-1, -1};
+    int in[3] = {x, weight, -1};
+
+    if (l->wide) {
+        h = tflite_halves(im, x);
+        if (b >= 0)
+            add = tflite_bias_halves(im, b);
+        in[X] = h.low;
+        in[BIAS] = add.low;
+        l->low = tflite_emit(im, op, attr, in, b >= 0 ? 3 : 2);
+        in[X] = h.high;
+        x = tflite_emit(im, op, attr, in, 2);
+        return b < 0 ? x : with_bias(im, x, add.high, picture);
+    }
+    if (b >= 0)
+        in[BIAS] = bias(im, b, l);
+    x = tflite_emit(im, op, attr, in, b >= 0 && scale < 0 ? 3 : 2);
+    return scale < 0 ? x
+                     : tflite_scaled_from_8(im, x, scale, W, in[BIAS], picture);
+}
+
+/* Whether sums of activations of 16 bits have 32: so the bias says. */
+static bool sums_32(struct tflite_import *im, int b)
+{
+    return tflite_has(im, b) && tflite_input_tensor(im, b).type == TFLITE_INT32;
+}
+
+/* The activation, or the step back to integers; closes the layer, whose bias is
+ * input b.  The kernels of convolutions round twice, those of matrices and of
+ * 16 bits once. */
+static void finish(struct tflite_import *im, struct layer *l, int x, int b,
+                   int act, bool matrix)
+{
+    const struct tflite_halves h = {x, l->low};
+    const int axis = matrix ? -1 : 1;
+
+    if (l->wide && im->status == 0)
+        x = sums_32(im, b)
+                ? tflite_requantise(im, tflite_joined(im, &h), l->factor,
+                                    l->channels, axis, 2, &l->y)
+                : tflite_requantise_wide(im, &h, l->factor, l->channels, axis,
+                                         matrix, &l->y);
+    else if (l->integers && im->status == 0)
+        x = tflite_requantise(im, x, l->factor, l->channels, axis,
+                              matrix ? 1 : 2, &l->y);
     else
         x = tflite_fused(im, x, act);
     tflite_out(im, 0, x, !matrix);
@@ -230,7 +268,7 @@ void tflite_import_conv(struct tflite_import *im, int depthwise)
     union graph_attr attr;
     struct graph_type t;
     struct layer l;
-    int in[3], scale = -1, x;
+    int in[2], scale = -1, x;
     bool hybrid;
 
     if (!tflite_arity(im, 2, 3) || !check_ranks(im, X))
@@ -251,12 +289,9 @@ void tflite_import_conv(struct tflite_import *im, int depthwise)
     in[W] = depthwise
                 ? depthwise_weight(im, &t, l.integers || hybrid, &attr.conv)
                 : conv_weight(im, &t, l.integers || hybrid, &attr.conv);
-    in[BIAS] = tflite_has(im, BIAS) ? bias(im, BIAS, &l) : -1;
-    x = tflite_emit(im, GRAPH_CONV, &attr, in,
-                    in[BIAS] >= 0 && !hybrid ? 3 : 2);
-    if (hybrid)
-        x = tflite_scaled_from_8(im, x, scale, W, in[BIAS], true);
-    finish(im, &l, x, act, false);
+    x = layer_node(im, &l, GRAPH_CONV, &attr, in[X], in[W],
+                   tflite_has(im, BIAS) ? BIAS : -1, scale, true);
+    finish(im, &l, x, BIAS, act, false);
 }
 
 /* ---- transposed convolution ---------------------------------------- */
@@ -306,7 +341,7 @@ void tflite_import_transpose_conv(struct tflite_import *im, int param)
     static const int order[4] = {3, 0, 1, 2};
     union graph_attr attr;
     struct layer l;
-    int in[3], scale = -1, x;
+    int in[2], scale = -1, x;
     bool hybrid;
 
     (void)param;
@@ -324,12 +359,9 @@ void tflite_import_transpose_conv(struct tflite_import *im, int param)
     if (hybrid)
         in[0] = tflite_rounded_to_8(im, in[0], 1, true, &scale);
     in[1] = tflite_weight(im, W, order, l.integers || hybrid);
-    in[2] = tflite_has(im, 3) ? bias(im, 3, &l) : -1;
-    x = tflite_emit(im, GRAPH_CONV_TRANSPOSE, &attr, in,
-                    in[2] >= 0 && !hybrid ? 3 : 2);
-    if (hybrid)
-        x = tflite_scaled_from_8(im, x, scale, W, in[2], true);
-    finish(im, &l, x, 3, false);
+    x = layer_node(im, &l, GRAPH_CONV_TRANSPOSE, &attr, in[0], in[1],
+                   tflite_has(im, 3) ? 3 : -1, scale, true);
+    finish(im, &l, x, 3, 3, false);
 }
 
 /* ---- fully connected ----------------------------------------------- */
@@ -364,7 +396,7 @@ void tflite_import_fully_connected(struct tflite_import *im, int param)
     const bool keep = fb_bool(&im->op.options, 2);
     struct layer l = {.integers = false};
     struct graph_type w;
-    int in[3], scale = -1, rank, x;
+    int in[2], scale = -1, rank, x;
     bool hybrid;
 
     (void)param;
@@ -390,12 +422,62 @@ void tflite_import_fully_connected(struct tflite_import *im, int param)
                                     tflite_value_type(im, in[X], 0)->rank - 1,
                                     fb_bool(&im->op.options, 3), &scale);
     in[W] = tflite_weight(im, W, NULL, l.integers || hybrid);
-    in[BIAS] = tflite_has(im, BIAS) ? bias(im, BIAS, &l) : -1;
-    x = tflite_emit(im, GRAPH_DENSE, NULL, in,
-                    in[BIAS] >= 0 && !hybrid ? 3 : 2);
-    if (hybrid)
-        x = tflite_scaled_from_8(im, x, scale, W, in[BIAS], false);
-    finish(im, &l, x, 0, true);
+    x = layer_node(im, &l, GRAPH_DENSE, NULL, in[X], in[W],
+                   tflite_has(im, BIAS) ? BIAS : -1, scale, false);
+    finish(im, &l, x, BIAS, 0, true);
+}
+
+/* Products of two tensors of integers.  Those of 16 bits are three of halves:
+ * 2^16 of the high ones, 2^8 of one of each, and the low ones. */
+static int integer_products(struct tflite_import *im,
+                            const union graph_attr *attr, const int *in,
+                            bool wide, struct tflite_halves *sums)
+{
+    struct tflite_halves h[2], outer;
+    int pair[2], part[4];
+
+    if (!wide)
+        return tflite_emit(im, GRAPH_MATMUL, attr, in, 2);
+    for (int i = 0; i < 2; i++)
+        h[i] = tflite_halves(im, in[i]);
+    for (int i = 0; i < 4; i++) {
+        pair[0] = i & 2 ? h[0].high : h[0].low;
+        pair[1] = i & 1 ? h[1].high : h[1].low;
+        part[i] = tflite_emit(im, GRAPH_MATMUL, attr, pair, 2);
+    }
+    outer = (struct tflite_halves){part[3], part[1]};
+    sums->high = tflite_binary(im, KERN_ADD, tflite_joined(im, &outer),
+                               tflite_cast(im, part[2], INFER_I32));
+    sums->low = part[0];
+    return sums->high;
+}
+
+static bool multiply_integers(struct tflite_import *im,
+                              const union graph_attr *attr)
+{
+    const struct tflite_tensor a = tflite_input_tensor(im, 0);
+    const struct tflite_tensor b = tflite_input_tensor(im, 1);
+    const struct tflite_tensor out = tflite_output_tensor(im, 0);
+    const bool wide = a.type == TFLITE_INT16;
+    struct tflite_halves sums = {-1, -1};
+    struct tflite_quant q;
+    double factor;
+    int in[2], x;
+
+    if (!tflite_is_quantised(&a) || !tflite_is_quantised(&b) ||
+        !tflite_is_quantised(&out) || a.type != b.type)
+        return false;
+    im->raw = true;
+    q = tflite_quant(im, &out);
+    factor = (double)(tflite_quant(im, &a).scale * tflite_quant(im, &b).scale) /
+             (double)q.scale;
+    in[0] = tflite_in(im, 0, false);
+    in[1] = tflite_in(im, 1, false);
+    x = integer_products(im, attr, in, wide, &sums);
+    x = wide ? tflite_requantise_wide(im, &sums, &factor, 1, 0, false, &q)
+             : tflite_requantise(im, x, &factor, 1, 0, 2, &q);
+    tflite_out(im, 0, x, false);
+    return true;
 }
 
 void tflite_import_batch_matmul(struct tflite_import *im, int param)
@@ -415,6 +497,8 @@ void tflite_import_batch_matmul(struct tflite_import *im, int param)
     tflite_defaults(GRAPH_MATMUL, &attr);
     attr.matmul.transpose_a = fb_bool(&im->op.options, 0);
     attr.matmul.transpose_b = fb_bool(&im->op.options, 1);
+    if (multiply_integers(im, &attr))
+        return;
     in[0] = tflite_in(im, 0, false);
     in[1] = tflite_in(im, 1, false);
     tflite_out(im, 0, tflite_emit(im, GRAPH_MATMUL, &attr, in, 2), false);

@@ -13,7 +13,7 @@ void tflite_import_unary(struct tflite_import *im, int kind)
     bool swapped;
     int x;
 
-    if (!tflite_arity(im, 1, 1))
+    if (!tflite_arity(im, 1, 1) || tflite_wide_sigmoid(im, kind))
         return;
     x = tflite_in_any_order(im, &swapped);
     x = tflite_plain_unary(im, x, (enum kern_unary_kind)kind);
@@ -25,7 +25,7 @@ static int rescale(struct tflite_import *im, int x,
                    const struct tflite_tensor *in, const struct tflite_quant *q)
 {
     const struct tflite_quant from = tflite_quant(im, in);
-    const double factor = (double)from.scale / (double)q->scale;
+    const double factor = (double)(from.scale / q->scale);
 
     return tflite_requantise(im, x, &factor, 1, 0, 2, q);
 }
@@ -105,13 +105,13 @@ void tflite_import_relu_0_to_1(struct tflite_import *im, int param)
 /* Both sides have a factor of their own; of their sum one part is 0.  slope: a
  * value that the negative side is multiplied with, or -1. */
 static int leaky_integers(struct tflite_import *im, int x, int slope,
-                          double alpha, const struct tflite_tensor *in,
+                          float alpha, const struct tflite_tensor *in,
                           const struct tflite_tensor *out)
 {
     const struct tflite_quant from = tflite_quant(im, in),
                               to = tflite_quant(im, out);
-    const double up = (double)from.scale / (double)to.scale;
-    const double down = up * fabs(alpha);
+    const double up = (double)(from.scale / to.scale);
+    const double down = (double)(from.scale * fabsf(alpha) / to.scale);
     int above, below;
 
     above = tflite_unary(im, x, KERN_CLIP, 0, INFINITY);
@@ -144,7 +144,7 @@ void tflite_import_leaky_relu(struct tflite_import *im, int param)
     out = tflite_output_tensor(im, 0);
     im->raw = tflite_is_quantised(&in) && tflite_is_quantised(&out);
     x = tflite_in_any_order(im, &swapped);
-    x = im->raw ? leaky_integers(im, x, -1, (double)alpha, &in, &out)
+    x = im->raw ? leaky_integers(im, x, -1, alpha, &in, &out)
                 : tflite_unary(im, x, KERN_LEAKY_RELU, alpha, 0);
     tflite_out(im, 0, x, swapped);
 }
@@ -292,7 +292,7 @@ static bool multiply_integers(struct tflite_import *im, int kind)
     struct tflite_quant qa, qb, q;
     double factor;
     bool swapped;
-    int rank, x;
+    int rank, in[2], x;
 
     if (kind != KERN_MUL || !tflite_is_quantised(&a) ||
         !tflite_is_quantised(&b) || !tflite_is_quantised(&out))
@@ -301,11 +301,15 @@ static bool multiply_integers(struct tflite_import *im, int kind)
     qa = tflite_quant(im, &a);
     qb = tflite_quant(im, &b);
     q = tflite_quant(im, &out);
-    factor = (double)qa.scale * (double)qb.scale / (double)q.scale;
+    factor = (double)(qa.scale * qb.scale / q.scale);
     tflite_quant_clip(im, tflite_activation(im, 0), &q);
     swapped = common(im, 2, &rank);
-    x = tflite_binary(im, KERN_MUL, tflite_operand(im, 0, rank, swapped),
-                      tflite_operand(im, 1, rank, swapped));
+    for (int i = 0; i < 2; i++) {
+        in[i] = tflite_operand(im, i, rank, swapped);
+        if (a.type == TFLITE_INT16) /* products of 30 bits */
+            in[i] = tflite_cast(im, in[i], INFER_I32);
+    }
+    x = tflite_binary(im, KERN_MUL, in[0], in[1]);
     tflite_out(im, 0, tflite_requantise(im, x, &factor, 1, 0, 2, &q), swapped);
     return true;
 }
@@ -499,10 +503,9 @@ void tflite_import_prelu(struct tflite_import *im, int param)
     swapped = common(im, 2, &rank);
     in[0] = tflite_operand(im, 0, rank, swapped);
     in[1] = tflite_operand(im, 1, rank, swapped);
-    x = im->raw
-            ? leaky_integers(im, in[0], in[1],
-                             (double)tflite_quant(im, &slope).scale, &from, &to)
-            : tflite_emit(im, GRAPH_PRELU, NULL, in, 2);
+    x = im->raw ? leaky_integers(im, in[0], in[1],
+                                 tflite_quant(im, &slope).scale, &from, &to)
+                : tflite_emit(im, GRAPH_PRELU, NULL, in, 2);
     tflite_out(im, 0, x, swapped);
 }
 
@@ -524,6 +527,8 @@ void tflite_import_softmax(struct tflite_import *im, int log)
                     (double)beta, rank);
         return;
     }
+    if (!log && tflite_wide_softmax(im, beta))
+        return;
     x = tflite_in_any_order(im, &swapped);
     if (beta != 1)
         x = tflite_unary(im, x, KERN_LINEAR, beta, 0);

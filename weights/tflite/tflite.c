@@ -585,13 +585,16 @@ static int build_graph(struct tflite_import *im)
     if (rc == 0)
         rc = add_outputs(im);
     if (rc == 0)
+        rc = tflite_add_states(im);
+    if (rc == 0)
         graph_remove_dead(im->g);
     if (rc == 0)
         rc = graph_compact(im->g, im->err);
     return rc == 0 ? check_separable(im) : rc;
 }
 
-/* One attempt; *freed tells whether a literal batch of 1 was read as free. */
+/* One attempt; *freed tells whether another one may do better: where a literal
+ * batch of 1 was read as free, or a state was found. */
 static int attempt(struct tflite_model *m,
                    const struct weights_options *options, bool free_batch,
                    struct infer_error *err, bool *freed, struct graph **out)
@@ -610,7 +613,7 @@ static int attempt(struct tflite_model *m,
     /* Weights of eight bits become floats. */
     im->max_constant_bytes = 6 * m->file.bytes + ((size_t)16 << 20);
     rc = build_graph(im);
-    *freed = im->freed_batch;
+    *freed = im->freed_batch || im->new_states;
     if (rc == 0)
         *out = im->g;
     else
@@ -642,7 +645,7 @@ static int read_tflite(struct weights_file *file,
         rc = attempt(&m, options, true, err, &freed, &out->graph);
     else
         freed = false;
-    if (rc < 0 && freed && rc != INFER_EMEMORY)
+    while (rc < 0 && freed && rc != INFER_EMEMORY)
         rc = attempt(&m, options, false, err, &freed, &out->graph);
     if (rc == 0)
         rc = tflite_metadata_apply(&m, out->graph, err);

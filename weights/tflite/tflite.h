@@ -76,6 +76,12 @@ enum tflite_activation {
     TFLITE_TANH
 };
 
+/* Variables whose value goes from run to run. */
+#define TFLITE_MAX_KEPT 256
+struct tflite_kept {
+    struct fb_vector container, name;
+};
+
 struct tflite_model {
     struct fb file;
     struct blob *blob;
@@ -83,7 +89,9 @@ struct tflite_model {
     struct fb_vector codes, buffers, tensors, inputs, outputs, operators;
     struct fb_vector description, graphs;
     unsigned char *own; /* for each tensor: no other one has bytes of its */
-    struct weights_kept kept; /* transposed ones, by their bytes */
+    struct weights_kept kept;  /* transposed ones, by their bytes */
+    struct tflite_kept *state; /* found by an import that has failed for it */
+    int n_states;
 };
 
 struct tflite_tensor {
@@ -195,6 +203,7 @@ struct tflite_import {
     struct tflite_variable *variable; /* those that have been named */
     int n_variables;
     bool initialising; /* within CALL_ONCE */
+    bool new_states;   /* a variable is kept that m->state does not name */
 
     /* The operator being imported. */
     struct tflite_operator op;
@@ -309,6 +318,12 @@ struct constant *tflite_sparse(struct tflite_import *im,
                                enum infer_dtype dtype,
                                const unsigned char *data, size_t bytes);
 void tflite_variables_clear(struct tflite_import *im);
+/* Input i, a variable tensor, as it was before the run: an input of the graph,
+ * in the file's order; what it is for the next one. */
+int tflite_state(struct tflite_import *im, int i);
+void tflite_set_state(struct tflite_import *im, int i, int value);
+/* States become outputs of the graph. */
+int tflite_add_states(struct tflite_import *im);
 /* A value that stands for the same, with references of its own. */
 struct tflite_value tflite_value_share(const struct tflite_value *v);
 /* Gives up the numbers of a value. */
@@ -411,6 +426,34 @@ int tflite_requantise_mean(struct tflite_import *im, int x, double factor,
  * integer q, halves away from zero. */
 int tflite_round_integers(struct tflite_import *im, int x, int64_t n,
                           const struct tflite_quant *q);
+
+/* ---- sums of more than 24 bits (wide.c) ---------------------------- */
+
+/* x = 256 high + low, where low is -128 .. 127. */
+struct tflite_halves {
+    int high, low;
+};
+/* Of integers of 16 bits, as floats. */
+struct tflite_halves tflite_halves(struct tflite_import *im, int x);
+/* Of a constant bias, input i: high as I32. */
+struct tflite_halves tflite_bias_halves(struct tflite_import *im, int i);
+int tflite_integer(struct tflite_import *im, int32_t v);
+/* 256 high + low as I32, which wraps. */
+int tflite_joined(struct tflite_import *im, const struct tflite_halves *h);
+/* As tflite_requantise(), of sums of 64 bits, by 15 bits of the factors; by all
+ * of them for a dense layer (`matrix`). */
+int tflite_requantise_wide(struct tflite_import *im,
+                           const struct tflite_halves *h, const double *factor,
+                           int64_t n, int axis, bool matrix,
+                           const struct tflite_quant *q);
+
+/* ---- functions by tables (tables.c) -------------------------------- */
+
+/* Entries of the constant `table` at the integers x - low. */
+int tflite_look_up(struct tflite_import *im, int x, int64_t low, int table);
+/* LOGISTIC and TANH, and SOFTMAX, of 16 bits; false where it is none. */
+bool tflite_wide_sigmoid(struct tflite_import *im, int kind);
+bool tflite_wide_softmax(struct tflite_import *im, float beta);
 
 /* ---- integers as weights of floats (hybrid.c) ---------------------- */
 

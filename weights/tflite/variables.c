@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * TensorFlow Lite: variables.  CALL_ONCE names a network that fills them before
- * the first run; VAR_HANDLE, in any network of the file, names one.  A network
- * of the graph has no memory: what a run writes for the next one to read is
- * refused, what it writes and reads itself is a value as any other.
+ * the first run; VAR_HANDLE, in any network of the file, names one.  Operators
+ * with a memory have variable tensors of their own.
+ *
+ * A network of the graph has no memory.  What a run writes and reads itself is
+ * a value as any other.  A variable that a run reads before it writes it is a
+ * state: an input of the graph and, called NAME/next, an output after those of
+ * the file, which the caller passes on.  A file shows only at a write that what
+ * was read before is a state: it is imported once more then.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/error.h"
 #include "weights/tflite/tflite.h"
 
 #define MAX_VARIABLES 4096
@@ -20,6 +27,8 @@ struct tflite_variable {
     bool set;     /* it holds something */
     bool read;    /* what was there before the run, in it */
     bool written; /* in the run */
+    int tensor;   /* of an operator with a memory; -1: VAR_HANDLE names it */
+    bool state, swapped; /* it is an input of the graph, in that order */
 };
 
 void tflite_variables_clear(struct tflite_import *im)
@@ -40,15 +49,16 @@ static bool same_text(const struct fb_vector *a, const struct fb_vector *b)
 
 /* The variable of these names, a new one where there is none; -1 after a
  * failure. */
-static int find(struct tflite_import *im, const struct fb_vector *container,
-                const struct fb_vector *name)
+static int find(struct tflite_import *im, int tensor,
+                const struct fb_vector *container, const struct fb_vector *name)
 {
     struct tflite_variable *more;
     const int n = im->n_variables;
 
     for (int i = 0; i < n; i++)
-        if (same_text(&im->variable[i].container, container) &&
-            same_text(&im->variable[i].name, name))
+        if (im->variable[i].tensor == tensor &&
+            (tensor >= 0 || (same_text(&im->variable[i].container, container) &&
+                             same_text(&im->variable[i].name, name))))
             return i;
     if (n >= MAX_VARIABLES)
         return tflite_fail(im, INFER_EUNSUPPORTED, "more than %d variables",
@@ -62,6 +72,7 @@ static int find(struct tflite_import *im, const struct fb_vector *container,
     im->variable[n] = (struct tflite_variable){
         .container = *container,
         .name = *name,
+        .tensor = tensor,
         .v = {.plain = -1, .swapped = -1, .weight = -1}};
     im->n_variables = n + 1;
     return n;
@@ -81,7 +92,7 @@ void tflite_import_var_handle(struct tflite_import *im, int param)
                     im->op.n_out);
         return;
     }
-    at = find(im, &container, &name);
+    at = find(im, -1, &container, &name);
     known[0] = at < 0 ? NULL : tflite_constant_new(im, INFER_I64, 0, NULL);
     if (!known[0])
         return;
@@ -110,6 +121,186 @@ static struct tflite_variable *variable_of(struct tflite_import *im)
     return at >= 0 && at < im->n_variables ? &im->variable[at] : NULL;
 }
 
+/* ---- states -------------------------------------------------------- */
+
+static bool is_kept(const struct tflite_import *im,
+                    const struct tflite_variable *v)
+{
+    for (int i = 0; i < im->m->n_states; i++)
+        if (same_text(&im->m->state[i].container, &v->container) &&
+            same_text(&im->m->state[i].name, &v->name))
+            return true;
+    return false;
+}
+
+/* The next import of the file knows it for a state. */
+static void keep(struct tflite_import *im, const struct tflite_variable *v)
+{
+    const int n = im->m->n_states;
+
+    if (is_kept(im, v))
+        return;
+    if (n >= TFLITE_MAX_KEPT) {
+        tflite_fail(im, INFER_EUNSUPPORTED,
+                    "more than %d variables that keep their value from run to "
+                    "run",
+                    TFLITE_MAX_KEPT);
+        return;
+    }
+    if (!im->m->state)
+        im->m->state = calloc(TFLITE_MAX_KEPT, sizeof *im->m->state);
+    if (!im->m->state) {
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
+        return;
+    }
+    im->m->state[n] = (struct tflite_kept){v->container, v->name};
+    im->m->n_states = n + 1;
+    im->new_states = true;
+}
+
+/* The variable, of the type and shape of t, as an input of the graph. */
+static void make_state(struct tflite_import *im, struct tflite_variable *v,
+                       const struct tflite_tensor *t)
+{
+    struct tflite_tensor named = *t;
+    struct graph_type type[TFLITE_PROBES];
+    enum infer_dtype dtype = tflite_dtype(t->type);
+    int order[INFER_MAX_RANK], value;
+    char name[256];
+
+    if (im->freed_batch || dtype == INFER_NONE) {
+        tflite_fail(im, INFER_EUNSUPPORTED,
+                    dtype == INFER_NONE ? "a state that is %s"
+                                        : "a state for a free batch",
+                    tflite_type_name(t->type));
+        return;
+    }
+    if (tflite_is_quantised(t) || dtype == INFER_F16 || dtype == INFER_F64)
+        dtype = INFER_F32;
+    v->swapped = t->rank >= 4;
+    tflite_order(t->rank, v->swapped, order);
+    memset(type, 0, sizeof type);
+    for (int p = 0; p < TFLITE_PROBES; p++) {
+        type[p].dtype = dtype;
+        type[p].rank = t->rank;
+        for (int d = 0; d < t->rank; d++)
+            type[p].dim[d] = t->dim[v->swapped ? order[d] : d];
+    }
+    if (v->tensor < 0)
+        named.name = v->name;
+    tflite_name(&named, name, sizeof name);
+    value = graph_add_input(im->g, *name ? name : "state", dtype, t->rank,
+                            type[0].dim);
+    if (value == INFER_EARGUMENT)
+        tflite_fail(im, INFER_EUNSUPPORTED, "a state '%s' beside '%s'", name,
+                    name);
+    else if (value < 0)
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
+    if (im->status < 0 || !tflite_set_type(im, value, type))
+        return;
+    if (tflite_is_quantised(t)) {
+        const struct tflite_quant q = tflite_quant(im, t);
+        if (q.zero != 0)
+            value = tflite_unary(im, value, KERN_LINEAR, 1, (float)-q.zero);
+    }
+    tflite_value_forget(&v->v);
+    v->v =
+        (struct tflite_value){.state = TFLITE_GRAPH,
+                              .plain = v->swapped ? -1 : value,
+                              .swapped = v->swapped || t->rank < 3 ? value : -1,
+                              .weight = -1};
+    v->t = *t;
+    v->state = true;
+    v->set = true;
+}
+
+int tflite_state(struct tflite_import *im, int i)
+{
+    const struct fb_vector none = {0};
+    const struct tflite_tensor t = tflite_input_tensor(im, i);
+    int at;
+
+    if (im->status < 0)
+        return -1;
+    if (!t.variable || im->nested > 0 || im->initialising)
+        return tflite_fail(im, INFER_EUNSUPPORTED,
+                           t.variable ? "a state within a loop"
+                                      : "a state that is no variable");
+    at = find(im, tflite_input_index(im, i), &none, &none);
+    if (at < 0)
+        return -1;
+    if (!im->variable[at].state)
+        make_state(im, &im->variable[at], &t);
+    if (im->status < 0)
+        return -1;
+    if (im->variable[at].v.plain < 0)
+        im->variable[at].v.plain =
+            tflite_reorder(im, im->variable[at].v.swapped, t.rank, false);
+    return im->variable[at].v.plain;
+}
+
+void tflite_set_state(struct tflite_import *im, int i, int value)
+{
+    const int tensor = tflite_input_index(im, i);
+
+    for (int k = 0; k < im->n_variables && im->status == 0; k++)
+        if (im->variable[k].tensor == tensor && tensor >= 0)
+            im->variable[k].v = (struct tflite_value){.state = TFLITE_GRAPH,
+                                                      .plain = value,
+                                                      .swapped = -1,
+                                                      .weight = -1};
+}
+
+static int add_state(struct tflite_import *im, struct tflite_variable *v)
+{
+    struct tflite_tensor named = v->t;
+    char name[256], next[264];
+    int x = v->swapped ? v->v.swapped : v->v.plain;
+
+    if (v->v.state != TFLITE_GRAPH)
+        return error_set(im->err, INFER_EUNSUPPORTED,
+                         "a variable that is set to a constant in each run");
+    if (x < 0)
+        x = tflite_reorder(im, v->swapped ? v->v.plain : v->v.swapped,
+                           v->t.rank, v->swapped);
+    if (tflite_is_quantised(&v->t) && im->status == 0) {
+        const struct tflite_quant q = tflite_quant(im, &v->t);
+        if (q.zero != 0)
+            x = tflite_unary(im, x, KERN_LINEAR, 1, (float)q.zero);
+    }
+    if (im->status == 0 &&
+        (graph_is_output(im->g, x) || im->g->value[x].producer < 0))
+        x = tflite_plain_unary(im, x, KERN_IDENTITY);
+    if (v->tensor < 0)
+        named.name = v->name;
+    tflite_name(&named, name, sizeof name);
+    snprintf(next, sizeof next, "%s/next", *name ? name : "state");
+    if (im->status == 0)
+        tflite_rename(im, x, next);
+    if (im->status < 0)
+        return error_set(im->err, im->status, "state: %s", im->text);
+    return graph_add_output(im->g, x) < 0
+               ? error_set(im->err, INFER_EUNSUPPORTED,
+                           "more outputs and states than %d", GRAPH_MAX_INPUTS)
+               : 0;
+}
+
+int tflite_add_states(struct tflite_import *im)
+{
+    int rc = 0;
+
+    if (im->new_states)
+        return error_set(im->err, INFER_EUNSUPPORTED,
+                         "a variable that keeps its value from run to run");
+    im->op = (struct tflite_operator){0};
+    for (int i = 0; i < im->n_variables && rc == 0; i++)
+        if (im->variable[i].state)
+            rc = add_state(im, &im->variable[i]);
+    return rc;
+}
+
+/* ---- ASSIGN_VARIABLE and READ_VARIABLE ----------------------------- */
+
 void tflite_import_assign(struct tflite_import *im, int param)
 {
     struct tflite_variable *to;
@@ -127,9 +318,8 @@ void tflite_import_assign(struct tflite_import *im, int param)
     if (im->status < 0)
         return;
     tflite_load(im, at);
-    if (im->status == 0 && to->read)
-        tflite_fail(im, INFER_EUNSUPPORTED,
-                    "a variable that keeps its value from run to run");
+    if (im->status == 0 && to->read && !to->state)
+        keep(im, to);
     if (im->status == 0 && im->value[at].state != TFLITE_KNOWN &&
         im->value[at].state != TFLITE_GRAPH)
         tflite_fail(im, INFER_EFORMAT, "nothing produces its input");
@@ -162,6 +352,10 @@ void tflite_import_read(struct tflite_import *im, int param)
          (tflite_is_quantised(&t) && !tflite_same_quant(&t, &from->t))))
         tflite_fail(im, INFER_EUNSUPPORTED,
                     "a variable of another type than what is read");
+    if (im->status < 0)
+        return;
+    if (!from->written && !from->state && is_kept(im, from))
+        make_state(im, from, &t);
     if (im->status < 0)
         return;
     from->read = from->read || !from->written;

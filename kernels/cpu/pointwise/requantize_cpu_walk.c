@@ -50,8 +50,9 @@ struct operands {
     int32_t *to_integers;
 };
 
-/* Whether x is floats, y too, an addend is there, and one rounding is due. */
-enum { FROM_FLOATS = 1, TO_FLOATS = 2, ADDS = 4, ONCE = 8 };
+/* Whether x is floats, y too, an addend is there, one rounding is due, and sums
+ * have 64 bits. */
+enum { FROM_FLOATS = 1, TO_FLOATS = 2, ADDS = 4, ONCE = 8, WIDE = 16 };
 
 CPU_INLINE void row(const struct kern_requantize *how, int form,
                     const struct operands *o, int64_t sx, int64_t sm,
@@ -67,8 +68,8 @@ CPU_INLINE void row(const struct kern_requantize *how, int form,
         const int32_t m = p.multiplier[i * sm], k = p.shift[i * ss];
         const bool fits = requantize_fits(m, k);
         const int32_t v =
-            requantize(&a, form & ONCE, x, fits ? m : 0, fits ? k : 0,
-                       form & ADDS ? p.addend[i * sa] : 0);
+            requantize(&a, form & ONCE, form & WIDE, x, fits ? m : 0,
+                       fits ? k : 0, form & ADDS ? p.addend[i * sa] : 0);
 
         if (form & TO_FLOATS)
             p.to_floats[i * sy] = (float)v;
@@ -94,7 +95,8 @@ CPU_INLINE void row_of_form(const struct kern_requantize *how, int form,
         row(how, form, o, s[X], factor, s[SHIFT], sa, s[Y], n);
 }
 
-/* The forms of layers (1), of sums of two tensors (2 to 4), and the rest. */
+/* The forms of layers (1, and of 16 bits: 2), of sums of two tensors (3 to 5),
+ * and the rest. */
 CPU_CLONES static void row_of(const struct kern_requantize *how, int form,
                               const struct operands *o, const int64_t *s,
                               int64_t n)
@@ -102,6 +104,9 @@ CPU_CLONES static void row_of(const struct kern_requantize *how, int form,
     switch (form) {
     case FROM_FLOATS | TO_FLOATS:
         row_of_form(how, FROM_FLOATS | TO_FLOATS, o, s, n);
+        break;
+    case FROM_FLOATS | TO_FLOATS | ADDS | WIDE:
+        row_of_form(how, FROM_FLOATS | TO_FLOATS | ADDS | WIDE, o, s, n);
         break;
     case FROM_FLOATS:
         row_of_form(how, FROM_FLOATS, o, s, n);
@@ -152,6 +157,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         p->attr.requantize, (p->in[0].dtype == INFER_F32 ? FROM_FLOATS : 0) |
                                 (p->out[0].dtype == INFER_F32 ? TO_FLOATS : 0) |
                                 (kern_problem_in(p, 3) ? ADDS : 0) |
+                                (p->attr.requantize.wide ? WIDE : 0) |
                                 (p->attr.requantize.once ? ONCE : 0)};
 
     (void)err;

@@ -25,8 +25,9 @@ requantize_element(const struct requantize_args &a, const int64_t *at)
             : requantize_integer((double)load_any(a.from, a.x, at[1]));
     const int32_t m = a.multiplier[at[2]], s = a.shift[at[3]];
     const bool fits = requantize_fits(m, s);
-    const int32_t v = requantize(&a.attr, a.attr.once, x, fits ? m : 0,
-                                 fits ? s : 0, a.addend ? a.addend[at[4]] : 0);
+    const int32_t v =
+        requantize(&a.attr, a.attr.once, a.attr.wide, x, fits ? m : 0,
+                   fits ? s : 0, a.addend ? a.addend[at[4]] : 0);
 
     if (a.to == INFER_I32)
         ((int32_t *)a.y)[at[0]] = v;

@@ -25,8 +25,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         const int32_t v = addend ? addend[w.offset[4]] : 0;
         const bool fits = requantize_fits(m, s);
 
-        ref_store(y->dtype, args->out[0], w.offset[0],
-                  requantize(a, a->once, x, fits ? m : 0, fits ? s : 0, v));
+        ref_store(
+            y->dtype, args->out[0], w.offset[0],
+            requantize(a, a->once, a->wide, x, fits ? m : 0, fits ? s : 0, v));
     }
     return 0;
 }

@@ -460,7 +460,7 @@ static void integers(void **unused)
     int x, y, z, node, at[2];
 
     (void)unused;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         struct graph *g = start(DIMS(2, 6, 5, 4), &x);
         struct graph_requantize *a;
 
@@ -480,7 +480,9 @@ static void integers(void **unused)
         z = add(g, GRAPH_REQUANTIZE, NULL, IN(y, at[0], at[1], z), &node);
         a = &g->node[node].attr.requantize;
         a->requantize.low = -900;
-        a->requantize.once = i > 1;
+        a->requantize.once = i > 1 && i < 5;
+        a->requantize.wide = i > 3;
+        a->requantize.left = i > 3 ? 8 : 0;
         check("integers", g, z);
     }
 }

@@ -212,6 +212,9 @@ void tflite_model_close(struct tflite_model *m)
     weights_kept_clear(&m->kept);
     free(m->own);
     m->own = NULL;
+    free(m->state);
+    m->state = NULL;
+    m->n_states = 0;
 }
 
 int tflite_model_buffer(struct tflite_model *m, uint32_t index,

@@ -92,25 +92,21 @@ static void by_table(struct tflite_import *im, const struct tflite_tensor *in,
 {
     const struct tflite_quant from = tflite_quant(im, in);
     const struct tflite_quant to = tflite_quant(im, out);
-    const double fine = (double)from.scale / 128;
-    union graph_attr attr;
+    const float fine = from.scale / 128;
     float table[INTEGERS];
     bool swapped;
-    int both[2];
+    int x;
 
     if (im->status < 0)
         return;
     im->raw = true;
     for (int i = 0; i < INTEGERS; i++)
-        table[i] = (float)result(from.low + i, fixed_of(fine / (3.0 / 32768)),
-                                 fixed_of(fine / (double)to.scale), &to);
-    both[0] = tflite_vector(im, table, INTEGERS);
-    both[1] = tflite_unary(im, tflite_in_any_order(im, &swapped), KERN_LINEAR,
-                           1, (float)-from.low);
-    both[1] = tflite_cast(im, both[1], INFER_I32);
-    tflite_defaults(GRAPH_GATHER, &attr);
-    attr.axis.axis = 0;
-    tflite_out(im, 0, tflite_emit(im, GRAPH_GATHER, &attr, both, 2), swapped);
+        table[i] = (float)result(from.low + i,
+                                 fixed_of((double)(fine / (3.0f / 32768.0f))),
+                                 fixed_of((double)(fine / to.scale)), &to);
+    x = tflite_in_any_order(im, &swapped);
+    x = tflite_look_up(im, x, from.low, tflite_vector(im, table, INTEGERS));
+    tflite_out(im, 0, x, swapped);
 }
 
 void tflite_import_hard_swish(struct tflite_import *im, int param)

@@ -213,6 +213,7 @@ TEST(test_variables)
 {
     static const float x[2] = {1, 2};
     static struct model m, fill;
+    struct graph *g;
     float y[2];
 
     make_variable(&m, &fill, FILLED);
@@ -224,7 +225,12 @@ TEST(test_variables)
     make_variable(&m, &fill, EMPTY);
     must_refuse(&m, INFER_EUNSUPPORTED, "a variable that nothing fills");
     make_variable(&m, &fill, KEPT);
-    must_refuse(&m, INFER_EUNSUPPORTED, "keeps its value from run to run");
+    g = must_read(&m);
+    assert_int_equal(g->n_inputs, 2);
+    assert_string_equal(g->value[g->input[1]].name, "state");
+    assert_int_equal(g->n_outputs, 2);
+    assert_string_equal(g->value[g->output[1]].name, "state/next");
+    graph_free(g);
     make_variable(&m, &fill, OTHER_TYPE);
     must_refuse(&m, INFER_EUNSUPPORTED, "of another type");
     make_variable(&m, &fill, FILLED);

@@ -131,7 +131,7 @@ struct model_tensor {
     int n_scales, axis;
     float scale[16];
     int64_t zero;
-    bool open_batch;
+    bool open_batch, variable;
     const struct model_sparse *sparse;
 };
 
@@ -300,10 +300,11 @@ static inline size_t write_tensor(struct flat *f, const struct model_tensor *t,
                                         {3, 4, 0},
                                         {4, 4, 0},
                                         {7, 4, 0},
+                                        {5, 1, t->variable},
                                         {6, 4, 0}};
     const struct flat_field quant[] = {
         {2, 4, 0}, {3, 4, 0}, {6, 4, (uint64_t)t->axis}};
-    const size_t at = flat_table(f, fields, t->sparse ? 7 : 6);
+    const size_t at = flat_table(f, fields, t->sparse ? 8 : 7);
     int shape[8];
     size_t q;
 

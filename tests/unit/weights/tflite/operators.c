@@ -6,7 +6,8 @@
  * file states them, and its options:
  *
  *     f(1,4,4,2)   a float tensor given at run time; i: int32, b: bool,
- *                  q: int8 with the scale 0.5, u: uint8 likewise
+ *                  q: int8 with the scale 0.5, u: uint8, h: int16 likewise;
+ *                  v: a variable of floats
  *     f{3,2}       a constant: floats 0.5; q, u: 1
  *     [1,2]        a constant list of int32; [3]. a scalar; [1,2]# rows of two
  *     -            an input that is left out
@@ -40,6 +41,7 @@ static int type_of(char letter)
            : letter == 'b' ? TFLITE_BOOL
            : letter == 'q' ? TFLITE_INT8
            : letter == 'u' ? TFLITE_UINT8
+           : letter == 'h' ? TFLITE_INT16
                            : TFLITE_FLOAT32;
 }
 
@@ -73,7 +75,9 @@ static const char *read_tensor(const char *p, struct model *m, int *out)
     }
     const int type = type_of(*p);
     const bool constant = p[1] == '{';
-    const bool whole = type == TFLITE_INT8 || type == TFLITE_UINT8;
+    const bool whole =
+        type == TFLITE_INT8 || type == TFLITE_UINT8 || type == TFLITE_INT16;
+    const bool variable = *p == 'v';
     p = read_list(p + 2, &v);
     *out = model_add(m, names[t], type, v.n, v.integer,
                      !constant ? NULL
@@ -83,6 +87,7 @@ static const char *read_tensor(const char *p, struct model *m, int *out)
         m->tensor[t].n_scales = 1;
         m->tensor[t].scale[0] = 0.5f;
     }
+    m->tensor[t].variable = variable;
     if (!constant)
         return p;
     assert_true(m->tensor[t].bytes <= (whole ? sizeof ones : sizeof halves));
@@ -129,7 +134,7 @@ static void model_line(const char *line, struct model *m)
         assert_true(n_in < (int)COUNT(in));
         p = read_tensor(p + 1, m, &t);
         in[n_in++] = t;
-        if (t >= 0 && !m->tensor[t].data)
+        if (t >= 0 && !m->tensor[t].data && !m->tensor[t].variable)
             m->input[m->n_inputs++] = t;
     }
     o = model_op(m, code_of(name), in, n_in, 0);

@@ -51,6 +51,86 @@ TEST(test_quantise)
     must_give(&m, x, DIMS(1, 60), want, 60);
 }
 
+/* Layers of 16-bit activations, whose sums pass 2^24 and whose bias 2^32, to
+ * the integer, as TensorFlow 2.21's reference kernels give them. */
+TEST(test_wide)
+{
+    enum { C = 400 };
+    static const float want[] = {2188, 32767, -32768, 598};
+    static const int64_t bias[] = {0, 12345678901, -98765432101, 77};
+    static int8_t w[4 * C];
+    static float x[C];
+
+    for (int i = 0; i < C; i++)
+        x[i] = (float)(i * 7919 % 65536 - 32768);
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < C; i++)
+            w[k * C + i] = (int8_t)((i * i * 31 + 17 * k) % 255 - 127);
+    for (int dense = 0; dense < 2; dense++) {
+        const int64_t of_x[4] = {1, dense ? C : 1, 1, C};
+        const int64_t of_w[4] = {4, dense ? C : 1, 1, C};
+        const int64_t of_y[4] = {1, dense ? 4 : 1, 1, 4};
+        const int64_t swapped[4] = {1, C, 1, 1};
+        const int rank = dense ? 2 : 4;
+        struct model m = {.n_ops = 0};
+        struct model_op *o;
+        int in[3], y;
+
+        in[0] = model_quantised(&m, "x", TFLITE_INT16, rank, of_x, NULL,
+                                0.0003f, 0);
+        in[1] = model_quantised(&m, "w", TFLITE_INT8, rank, of_w, w, 0.005f, 0);
+        in[2] = model_quantised(&m, "b", TFLITE_INT64, DIMS(4), bias,
+                                0.0003f * 0.005f, 0);
+        y = model_quantised(&m, "y", TFLITE_INT16, rank, of_y, NULL, 0.005f, 0);
+        o = model_op(&m, dense ? 9 : 3, in, 3, y);
+        if (!dense)
+            model_window(o, 1, 1, 3, 0);
+        model_io(&m, in[0], y);
+        must_give(&m, x, rank, swapped, want, 4);
+    }
+}
+
+/* Functions of 16 bits that the kernels look up, likewise. */
+TEST(test_tables)
+{
+    static const float x[] = {-32768, -20000, -3333, -1,    0,
+                              1,      777,    5000,  12345, 32767};
+    static const struct {
+        int code;
+        float scale, want[10];
+    } cases[] = {
+        {14,
+         0x1p-12f,
+         {11, 247, 10063, 16382, 16384, 16386, 17933, 25303, 31234, 32757}},
+        {14,
+         0.0003f,
+         {2, 81, 8814, 16381, 16384, 16387, 18285, 26790, 31980, 32766}},
+        {28,
+         0x1p-11f,
+         {-32767, -32767, -30333, -16, 0, 16, 11868, 32275, 32767, 32767}},
+        {28,
+         0.0002f,
+         {-32767, -32746, -19095, -5, 0, 5, 5050, 24956, 32302, 32767}},
+        {25, 0.0002f, {2, 2, 23, 45, 45, 45, 53, 124, 537, 31893}},
+    };
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct model m = {.n_ops = 0};
+        struct model_op *o;
+        int in[1], y;
+
+        in[0] = model_quantised(&m, "x", TFLITE_INT16, DIMS(1, 10), NULL,
+                                cases[i].scale, 0);
+        y = model_quantised(&m, "y", TFLITE_INT16, DIMS(1, 10), NULL, 0x1p-15f,
+                            0);
+        o = model_op(&m, cases[i].code, in, 1, y);
+        if (cases[i].code == 25)
+            model_option(o, 0, 4, float_bits(1));
+        model_io(&m, in[0], y);
+        must_give(&m, x, DIMS(1, 10), cases[i].want, 10);
+    }
+}
+
 /* Rows of updates are added, two of them in one place. */
 TEST(test_scatter)
 {
@@ -165,6 +245,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantise),
+        cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_tables),
         cmocka_unit_test(test_scatter),
         cmocka_unit_test(test_scatter_quantised),
         cmocka_unit_test(test_densify),
