@@ -26,12 +26,14 @@
 #define MAX_WORK 1e7
 #define MAX_LIVE ((uint64_t)16 << 20)
 
-/* Operators that know of constants, or need none; those of variables. */
+/* Operators that know of constants, or need none; those of variables, and those
+ * that take networks. */
 static bool by_itself(int code)
 {
     return code == 6 || code == 114 || code == 77 || code == 96 ||
            code == 110 || code == 119 || code == 124 || code == 145 ||
-           (code >= 142 && code <= 144) || code == 129;
+           (code >= 142 && code <= 144) || code == 129 || code == 27 ||
+           code == 118 || code == 206;
 }
 
 static bool can_fold(struct tflite_import *im)

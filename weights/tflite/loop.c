@@ -348,6 +348,26 @@ static void iterate(struct tflite_import *im, struct body *body,
     free(next);
 }
 
+/* Inputs from `first` on become the states. */
+static void take_inputs(struct tflite_import *im, struct states *s, int first)
+{
+    for (int i = first; i < im->op.n_in && im->status == 0; i++) {
+        const int at = tflite_input_index(im, i);
+
+        s->t[s->n] = tflite_input_tensor(im, i);
+        if (im->status < 0)
+            return;
+        tflite_load(im, at);
+        if (im->status == 0 && im->value[at].state != TFLITE_KNOWN &&
+            im->value[at].state != TFLITE_GRAPH)
+            tflite_fail(im, INFER_EFORMAT, "nothing produces input %d", i);
+        if (im->status < 0)
+            return;
+        s->v[s->n] = tflite_value_share(&im->value[at]);
+        s->n++;
+    }
+}
+
 static void start(struct tflite_import *im, struct states *s)
 {
     if (im->op.n_in != im->op.n_out || im->op.n_in > MAX_STATES ||
@@ -358,21 +378,7 @@ static void start(struct tflite_import *im, struct states *s)
                     im->op.n_in, im->op.n_out, MAX_STATES);
         return;
     }
-    for (int i = 0; i < im->op.n_in && im->status == 0; i++) {
-        const int at = tflite_input_index(im, i);
-
-        s->t[i] = tflite_input_tensor(im, i);
-        if (im->status < 0)
-            return;
-        tflite_load(im, at);
-        if (im->status == 0 && im->value[at].state != TFLITE_KNOWN &&
-            im->value[at].state != TFLITE_GRAPH)
-            tflite_fail(im, INFER_EFORMAT, "nothing produces input %d", i);
-        if (im->status < 0)
-            return;
-        s->v[i] = tflite_value_share(&im->value[at]);
-        s->n = i + 1;
-    }
+    take_inputs(im, s, 0);
 }
 
 /* A value that the loop made takes the name of the tensor that it fills. */
@@ -438,6 +444,89 @@ void tflite_import_while(struct tflite_import *im, int param)
     }
     free(s);
 }
+
+/* ---- networks in place of an operator ------------------------------ */
+
+/* Outputs of network `graph` for inputs from `first` on. */
+static void inline_network(struct tflite_import *im, int graph, int first,
+                           struct states *out)
+{
+    struct states *in = calloc(1, sizeof *in);
+    struct body body = {.graph = graph};
+    struct outer o;
+
+    if (!in)
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
+    else if (im->nested >= MAX_NESTED)
+        tflite_fail(im, INFER_EUNSUPPORTED,
+                    "networks in networks deeper than %d", MAX_NESTED);
+    else if (im->op.n_in - first > MAX_STATES || im->op.n_out > MAX_STATES)
+        tflite_fail(im, INFER_EUNSUPPORTED,
+                    "a network of more than %d inputs or outputs", MAX_STATES);
+    else
+        take_inputs(im, in, first);
+    im->nested++;
+    if (im->status == 0) {
+        const int n = im->op.n_out;
+
+        if (begin(im, &body, in, &o) && im->m->outputs.count != (size_t)n)
+            tflite_fail(im, INFER_EFORMAT, "%zu outputs of a network for %d",
+                        im->m->outputs.count, n);
+        for (int i = 0; i < n && im->status == 0; i++)
+            if (take_output(im, i, &out->v[i], &out->t[i]))
+                out->n = i + 1;
+        end(im, &body, &o);
+    }
+    im->nested--;
+    if (in)
+        drop_states(in);
+    drop_body(&body);
+    free(in);
+}
+
+static void replace(struct tflite_import *im, int graph, int first)
+{
+    struct states *out = calloc(1, sizeof *out);
+
+    if (!out) {
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
+        return;
+    }
+    inline_network(im, graph, first, out);
+    if (im->status == 0)
+        finish(im, out);
+    drop_states(out);
+    free(out);
+}
+
+/* One of two networks, as a condition that is known while importing says. */
+void tflite_import_if(struct tflite_import *im, int param)
+{
+    const struct constant *c;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1 + MAX_STATES))
+        return;
+    c = tflite_fixed(im, 0);
+    if (im->status == 0 && (!c || constant_count(c) != 1))
+        tflite_fail(im, INFER_EUNSUPPORTED,
+                    "a condition that is computed at run time");
+    if (im->status < 0)
+        return;
+    replace(im,
+            fb_i32(&im->op.options,
+                   scalar_load_i64(c->dtype, c->data, 0) ? 0 : 1, 0),
+            1);
+}
+
+/* An operator of StableHLO that another network of the file spells out. */
+void tflite_import_composite(struct tflite_import *im, int param)
+{
+    (void)param;
+    replace(im, fb_i32(&im->op.options_2, 1, 0), 0);
+}
+
+/* ---- CALL_ONCE ----------------------------------------------------- */
 
 /* The network that fills variables before the first run. */
 void tflite_import_call_once(struct tflite_import *im, int param)

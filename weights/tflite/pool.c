@@ -68,6 +68,30 @@ void tflite_import_pool(struct tflite_import *im, int kind)
     tflite_out(im, 0, x, true);
 }
 
+/* The root of the mean of squares. */
+void tflite_import_l2_pool(struct tflite_import *im, int param)
+{
+    union graph_attr attr;
+    int x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1))
+        return;
+    if (tflite_rank(im, 0) != 4) {
+        tflite_fail(im, INFER_EFORMAT, "its input has rank %d, 4 is due",
+                    tflite_rank(im, 0));
+        return;
+    }
+    tflite_defaults(GRAPH_POOL, &attr);
+    attr.pool.pool.kind = KERN_POOL_AVERAGE;
+    geometry(im, &attr.pool);
+    x = tflite_in(im, 0, true);
+    x = tflite_binary(im, KERN_MUL, x, x);
+    x = tflite_emit(im, GRAPH_POOL, &attr, &x, 1);
+    x = tflite_plain_unary(im, x, KERN_SQRT);
+    tflite_out(im, 0, tflite_fused(im, x, 5), true);
+}
+
 /* x / max(sqrt(sum of squares over the last axis), 1e-6) */
 void tflite_import_l2_norm(struct tflite_import *im, int param)
 {

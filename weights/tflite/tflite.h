@@ -112,7 +112,7 @@ struct tflite_operator {
     struct fb_vector custom;
     int n_in, n_out;
     struct fb_vector in, out;
-    struct fb_table options;
+    struct fb_table options, options_2;
     struct fb_vector custom_options; /* bytes */
 };
 

@@ -35,7 +35,8 @@ enum {
     OPERATOR_INPUTS,
     OPERATOR_OUTPUTS,
     OPERATOR_OPTIONS = 4,
-    OPERATOR_CUSTOM
+    OPERATOR_CUSTOM,
+    OPERATOR_OPTIONS_2 = 12
 };
 enum { BUFFER_DATA, BUFFER_OFFSET, BUFFER_SIZE };
 
@@ -270,6 +271,7 @@ int tflite_model_operator(struct tflite_model *m, int index,
     out->in = fb_list(&t, OPERATOR_INPUTS, 4);
     out->out = fb_list(&t, OPERATOR_OUTPUTS, 4);
     out->options = fb_sub(&t, OPERATOR_OPTIONS);
+    out->options_2 = fb_sub(&t, OPERATOR_OPTIONS_2);
     out->custom_options = fb_list(&t, OPERATOR_CUSTOM, 1);
     rc = check(m, err);
     if (rc < 0)
