@@ -197,11 +197,39 @@ CPU_CLONES static void add_strided(const float *x, int64_t stride, float *y,
         y[i] += x[i * stride];
 }
 
-CPU_CLONES static void scale_row(const float *x, int64_t stride, float factor,
-                                 float *y, int64_t n)
+CPU_CLONES static void scale_row(const float *x, float factor, float *y,
+                                 int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        y[i] = x[i * stride] * factor;
+        y[i] = x[i] * factor;
+}
+
+/* Elements of a line of the cache that rows next to each other share. */
+#define LINE 16
+
+/* y = x times a factor, rows x cols, strides in floats.  Some columns of all
+ * rows at a time: where columns are far apart (attention over channels), rows
+ * are neighbours in a line of the cache, which is read or written once. */
+CPU_CLONES static void copy_scaled(const float *x, int64_t x_row, int64_t x_col,
+                                   float factor, float *y, int64_t y_row,
+                                   int64_t y_col, int64_t rows, int64_t cols)
+{
+    const int64_t step = x_col == 1 && y_col == 1 ? cols : LINE;
+
+    for (int64_t first = 0; first < cols; first += step) {
+        const int64_t n = cols - first < step ? cols - first : step;
+
+        for (int64_t r = 0; r < rows; r++) {
+            const float *from = x + r * x_row + first * x_col;
+            float *to = y + r * y_row + first * y_col;
+
+            if (x_col == 1 && y_col == 1)
+                scale_row(from, factor, to, n);
+            else
+                for (int64_t i = 0; i < n; i++)
+                    to[i * y_col] = from[i * x_col] * factor;
+        }
+    }
 }
 
 /* A head: where its tensors begin. */
@@ -257,9 +285,8 @@ static void run_block(const struct state *s, const struct kern_problem *p,
         .x = scores, .x_step = s->keys, .y = y, .y_step = s->width};
     float sum[BLOCK];
 
-    for (int64_t i = 0; i < n; i++)
-        scale_row(h->q + (first + i) * row, col, p->attr.attention.scale,
-                  q + i * s->depth, s->depth);
+    copy_scaled(h->q + first * row, row, col, p->attr.attention.scale, q,
+                s->depth, 1, n, s->depth);
     s->steps->rows(&product, n, &plain, k, s->depth, s->keys, 0, s->key_panels);
     for (int64_t i = 0; i < n; i++) {
         float *at = scores + i * s->keys;
@@ -273,13 +300,13 @@ static void run_block(const struct state *s, const struct kern_problem *p,
     s->steps->rows(&result, n, &plain, v, s->keys, s->width, 0,
                    s->value_panels);
     for (int64_t i = 0; i < n; i++) {
-        float *from = y + i * s->width, *to = h->y + (first + i) * y_row;
+        float *from = y + i * s->width;
 
-        scale_row(from, 1, 1.0f / sum[i], from, s->width);
+        scale_row(from, 1.0f / sum[i], from, s->width);
         cpu_act(&p->epilogue.act, from, from, s->width);
-        for (int64_t e = 0; e < s->width; e++)
-            to[e * y_col] = from[e];
     }
+    copy_scaled(y, s->width, 1, 1.0f, h->y + first * y_row, y_row, y_col, n,
+                s->width);
 }
 
 /* Part `part` of `parts` of a head's blocks. */
