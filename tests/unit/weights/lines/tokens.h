@@ -44,8 +44,8 @@ static inline bool next_token(const char **line, char *token, size_t room)
     return true;
 }
 
-/* What a reader of two files makes of them: the shapes of the outputs, or the
- * refusal. */
+/* What a reader of two files makes of them: the shapes of the outputs and the
+ * task, where the file has one, or the refusal. */
 typedef int read_two(const struct weights_file *net,
                      const struct weights_file *weights,
                      const struct weights_options *options,
@@ -78,10 +78,14 @@ static inline int read_texts(read_two *reader, const struct text *net,
         rc = graph_sort(import.graph, &err);
     if (rc == 0)
         rc = graph_infer_shapes(import.graph, NULL, &err);
-    if (rc == 0)
+    if (rc == 0) {
         shapes_of(import.graph, said, room);
-    else
+        if (import.graph->task)
+            snprintf(said + strlen(said), room - strlen(said), " %s",
+                     import.graph->task);
+    } else {
         snprintf(said, room, "%s", err.text);
+    }
     weights_import_clear(&import);
     weights_file_close(&a);
     weights_file_close(&b);
