@@ -51,12 +51,15 @@ product_factors_of(const struct kern_problem *p)
  * ([2][2^m][r], bit patterns of BF16; room for r = PRODUCT_FACTORS_MOST) and
  * returns r, or 0: none were found.  EMEMORY.
  *
- * Tried are, for rows and for columns:
+ * Tried are, for rows and for columns, for the products and for what they
+ * differ by from exact ones, which have a factor of their own:
  *   - classes of rows that are multiples of each other: r is their number.
  *     Exact products have one, DRUM's too, any table at most 2^m: one-hot
  *     factors, u[a][i] = [a == i] and v[b][i] the entry.
- *   - rows that are sums of a row for each bit of the index, of which those
- *     that are multiples of each other count once (broken arrays). */
+ *   - rows that are sums of a row for each set of bits of the index, of which
+ *     those that are multiples of each other count once (broken arrays, and
+ *     circuits of few such sets).
+ * What BF16 does not hold is the sum of two factors. */
 int product_factors_find(const uint32_t *table, int64_t row, int64_t column,
                          int m, uint16_t *factors);
 
