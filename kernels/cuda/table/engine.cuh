@@ -34,7 +34,9 @@
 #define TABLE_X_TOP 251 /* of the largest x' */
 #define TABLE_W_TOP 101 /* of the largest power */
 #define TABLE_LEAST 25  /* of the least product: 2^-102 */
-#define TABLE_SPAN  100 /* from the largest to the least w, at most */
+/* From the largest to the least w, at most: times 2^-8 no power is subnormal.
+ */
+#define TABLE_SPAN 92
 
 enum table_engine {
     TABLE_PRODUCT, /* the exact product, cut to some bits or not */

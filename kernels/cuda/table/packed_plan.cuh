@@ -354,11 +354,15 @@ static inline void packed_plan_for(const struct kern_problem *p,
         packed_split(t, s->scalar_blocks, 32 * s->lane,
                      2 * conv_multiprocessors(d), pairs ? 8192 : 16384);
         const size_t rows = (size_t)t->chunks * PACKED_TERMS;
-        bytes += 8.0 * (double)rows * pitch;
+        const size_t block =
+            pairs ? 4 * PAIRS_WORDS : 8 * PACKED_TERMS * PACKED_SCALARS;
+        const size_t w_bytes =
+            (size_t)t->chunks * (size_t)s->scalar_blocks * block;
+        bytes += (double)w_bytes;
         if ((double)rows * pitch >= INT32_MAX)
             return;
         t->w_at = s->bytes;
-        t->place_at = t->w_at + packed_aligned(rows * (size_t)pitch * 8);
+        t->place_at = t->w_at + packed_aligned(w_bytes);
         s->bytes = t->place_at + packed_aligned(rows * 4 + 16);
         const size_t parts = t->splits > 1
                                  ? (size_t)t->splits * (size_t)s->scalars *

@@ -13,21 +13,19 @@
  * For pairs.cuh two terms are joined in a word, as BF16, the first in the lower
  * half: neighbouring channels, or in gradients of weights the same pixel of
  * neighbouring images.  An odd one's partner is zero.  w lies in blocks of 16
- * pairs of terms and 64 scalars, 8 KiB: the first words of all, then the
- * powers, each [pairs / 8][scalar][t][half] for pair 4 half + t of 8, as the
- * lanes of an m16n8k16 product read them.
+ * pairs of terms and 64 scalars: the first words of all, then the powers, 4 KiB
+ * each, [pairs / 8][scalar][t][half] for pair 4 half + t of 8, as the lanes of
+ * an m16n8k16 product read them; then what pairs_reach.cuh has of them.
  */
 #ifndef KERNELS_CUDA_TABLE_PACKED_PREPARE_CUH
 #define KERNELS_CUDA_TABLE_PACKED_PREPARE_CUH
 
 #include "kernels/cuda/strided.cuh"
 #include "kernels/cuda/table/engine.cuh"
+#include "kernels/cuda/table/pairs_reach.cuh"
 
 #define PACKED_THREADS 256
-#define PACKED_SCALARS 64 /* of a tile */
-#define PACKED_TERMS   16 /* of a chunk */
 #define PACKED_TILE    32
-#define PAIRS_BLOCK    (2 * PACKED_TERMS * PACKED_SCALARS) /* words of w */
 
 /* One axis of taps and of pixels in x'. */
 struct packed_axis {
@@ -238,19 +236,22 @@ static __device__ __forceinline__ bool packed_w(const struct packed_w_args &a,
     return table_w_is_plain(r, v);
 }
 
-/* 8 pairs of terms of a scalar, the i-th such of all. */
+/* 8 pairs of terms of a scalar; *reach: a bit for each of the 16 terms whose
+ * significand is one of the `rows` largest. */
 static __device__ __forceinline__ bool
-pairs_w(const struct packed_w_args &a, const struct table_rules &r, int64_t i)
+pairs_w_eight(const struct packed_w_args &a, const struct table_rules &r,
+              int rows, uint32_t eight, uint32_t scalar, uint32_t *to,
+              uint32_t *reach)
 {
-    uint32_t scalar, first[8], power[8];
-    const uint32_t eight = a.by_pitch.divmod((uint32_t)i, &scalar);
-    const uint32_t blocks = (uint32_t)a.pitch / PACKED_SCALARS;
+    const uint32_t least = ((1u << r.m) - (uint32_t)rows) << (23 - r.m);
+    uint32_t first[8], power[8];
     bool plain = true;
 
+    *reach = 0;
 #pragma unroll
     for (int j = 0; j < 8; j++) {
         const uint32_t term = eight * 8 + j;
-        const int to = j % 4 * 2 + j / 4;
+        const int at_j = j % 4 * 2 + j / 4;
         uint32_t at[4], v[2] = {};
         if (term < (uint32_t)a.terms && scalar < (uint32_t)a.scalars) {
             const uint32_t *from = packed_term(a, term, scalar, at);
@@ -264,13 +265,11 @@ pairs_w(const struct packed_w_args &a, const struct table_rules &r, int64_t i)
         const uint2 one = table_take_w(r, v[0], 0);
         const uint2 two = table_take_w(r, v[1], 0);
         plain = table_w_is_plain(r, v[0]) && table_w_is_plain(r, v[1]) && plain;
-        first[to] = __byte_perm(one.x, two.x, 0x7632);
-        power[to] = __byte_perm(one.y, two.y, 0x7632);
+        first[at_j] = __byte_perm(one.x, two.x, 0x7632);
+        power[at_j] = __byte_perm(one.y, two.y, 0x7632);
+        *reach |= (uint32_t)(one.x >= least && one.y << 1 != 0) << 2 * j;
+        *reach |= (uint32_t)(two.x >= least && two.y << 1 != 0) << (2 * j + 1);
     }
-    uint32_t *to =
-        a.to +
-        (int64_t)(eight / 2 * blocks + scalar / PACKED_SCALARS) * PAIRS_BLOCK +
-        eight % 2 * (PAIRS_BLOCK / 4) + scalar % PACKED_SCALARS * 8;
 #pragma unroll
     for (int j = 0; j < 8; j += 4) {
         *reinterpret_cast<uint4 *>(to + j) =
@@ -278,6 +277,33 @@ pairs_w(const struct packed_w_args &a, const struct table_rules &r, int64_t i)
         *reinterpret_cast<uint4 *>(to + PAIRS_BLOCK / 2 + j) =
             make_uint4(power[j], power[j + 1], power[j + 2], power[j + 3]);
     }
+    return plain;
+}
+
+/* A chunk's pairs of terms of a scalar, the i-th such of all.  All lanes of a
+ * warp, which have scalars of one block. */
+static __device__ __forceinline__ bool pairs_w(const struct packed_w_args &a,
+                                               const struct table_rules &r,
+                                               int rows, int64_t i)
+{
+    uint32_t scalar, reach[2];
+    const uint32_t chunk = a.by_pitch.divmod((uint32_t)i, &scalar);
+    const uint32_t blocks = (uint32_t)a.pitch / PACKED_SCALARS;
+    uint32_t *block =
+        a.to +
+        (int64_t)(chunk * blocks + scalar / PACKED_SCALARS) * PAIRS_WORDS;
+    bool plain = true;
+
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+        plain = pairs_w_eight(a, r, rows, chunk * 2 + h, scalar,
+                              block + h * (PAIRS_BLOCK / 4) +
+                                  scalar % PACKED_SCALARS * 8,
+                              &reach[h]) &&
+                plain;
+    if (rows > 0)
+        pairs_reach_write(block, scalar % PACKED_SCALARS, r.m, rows, r.add,
+                          reach[0] | reach[1] << 16);
     return plain;
 }
 
@@ -291,7 +317,7 @@ static __global__ void __launch_bounds__(PACKED_THREADS)
     __shared__ struct table_rules rules;
     __shared__ uint32_t tile[PACKED_TILE][PACKED_TILE + 1];
     const int64_t grid = (int64_t)gridDim.x * PACKED_THREADS;
-    const int64_t count = a.w.rows * a.w.pitch / (PAIRS ? 8 : 1);
+    const int64_t count = a.w.rows * a.w.pitch / (PAIRS ? PACKED_TERMS : 1);
     bool plain = true;
 
     launch_wait();
@@ -301,6 +327,8 @@ static __global__ void __launch_bounds__(PACKED_THREADS)
         rules = table_rules_of(*a.facts, a.m, a.room, a.table[0]);
     __syncthreads();
     const uint32_t step = table_row_step(rules, a.column);
+    const int rows =
+        table_is_sum(*a.facts) ? 0 : pairs_rows(*a.facts, a.m, a.table[0]);
     const int64_t first = blockIdx.x * (int64_t)PACKED_THREADS + threadIdx.x;
     if (a.x.tiles)
         plain = packed_x_tiles<PAIRS>(a.x, rules, tile);
@@ -308,9 +336,9 @@ static __global__ void __launch_bounds__(PACKED_THREADS)
         for (int64_t i = first; i < a.x.count; i += grid)
             plain = packed_x<PAIRS>(a.x, rules, i) && plain;
     for (int64_t i = first; i < count; i += grid)
-        plain =
-            (PAIRS ? pairs_w(a.w, rules, i) : packed_w(a.w, rules, step, i)) &&
-            plain;
+        plain = (PAIRS ? pairs_w(a.w, rules, rows, i)
+                       : packed_w(a.w, rules, step, i)) &&
+                plain;
     if (!plain)
         a.facts->rough = 1;
 }

@@ -19,14 +19,16 @@
  * added as products of their own: those of c times the power of two of x and
  * the power of w, 8 scalars at a time; and the same with the other sign for
  * those pairs that reach 4.  With a and b, what the fractions of x and w lack
- * to the largest one, these are the pairs with a + b < `rows`: one product for
- * each a, of the x that have it and the w with b < rows - a.
+ * to the largest one, these are the pairs with a + b < `rows`.  Slots of
+ * pairs_reach.cuh have the w with b < rows, each its x with a < rows - b; where
+ * a chunk has too many of them it is one product for each a, of the x that have
+ * it and the w with b < rows - a.
  *
  * A value of x = 0 is below 2^-125 and its product below 2^-151, where other
  * products are multiples of 2^-109; sums below 2^-110 become zero at the end.
  *
  * Shared memory: 3 stages of 16 pairs of terms, x' rows of 32 LANE + 8 words
- * (conflict-free reads of 16 bytes) and a block of w (8 KiB).
+ * (conflict-free reads of 16 bytes) and a block of w (10,784 bytes).
  */
 #ifndef KERNELS_CUDA_TABLE_PAIRS_CUH
 #define KERNELS_CUDA_TABLE_PAIRS_CUH
@@ -38,6 +40,7 @@
 template <int LANE> struct pairs_stage {
     alignas(16) uint32_t x[PACKED_TERMS][32 * LANE + 8];
     alignas(16) uint32_t w[PAIRS_BLOCK];
+    struct pairs_reach reach; /* as in memory, behind w */
 };
 
 template <int LANE> struct pairs_shared {
@@ -64,22 +67,24 @@ pairs_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* words: of a block, of w alone or with the slots. */
 template <int LANE>
 static __device__ __forceinline__ void
 pairs_load(const struct packed_args &a, const struct packed_task &t, int chunk,
-           const uint32_t *x, struct pairs_stage<LANE> *s)
+           int words, const uint32_t *x, struct pairs_stage<LANE> *s)
 {
     const uint32_t *w =
         (const uint32_t *)a.w +
         ((int64_t)chunk * a.scalar_blocks + t.scalar / PACKED_SCALARS) *
-            PAIRS_BLOCK;
+            PAIRS_WORDS;
+    const uint32_t to =
+        (uint32_t)__cvta_generic_to_shared(&s->w[4 * threadIdx.x]);
 
     packed_load_x<LANE>(a, chunk, x, s->x);
 #pragma unroll
-    for (int i = 0; i < PAIRS_BLOCK; i += 4 * PACKED_THREADS)
-        packed_copy_16(
-            (uint32_t)__cvta_generic_to_shared(&s->w[i + 4 * threadIdx.x]),
-            w + i + 4 * threadIdx.x);
+    for (int i = 0; i < PAIRS_WORDS; i += 4 * PACKED_THREADS)
+        if (i + 4 * (int)threadIdx.x < words)
+            packed_copy_16(to + 4 * i, w + i + 4 * threadIdx.x);
 }
 
 /* Adds a chunk's products: blocks of 16 columns, eights of scalars. */
@@ -151,14 +156,16 @@ pairs_constant_of(const struct packed_args &a)
 }
 
 #if __CUDA_ARCH__ >= 800
-#define PAIRS_BF16(f, a, b)                                                    \
-    pairs_word(f(*(const __nv_bfloat162 *)&(a), *(const __nv_bfloat162 *)&(b)))
+#define PAIRS_MASK(f, a, b)                                                    \
+    f(*(const __nv_bfloat162 *)&(a), *(const __nv_bfloat162 *)&(b))
+#define PAIRS_BF16(f, a, b) pairs_word(PAIRS_MASK(f, a, b))
 
 static __device__ __forceinline__ uint32_t pairs_word(__nv_bfloat162 v)
 {
     return *(const uint32_t *)&v;
 }
 #else /* the plan is for 8.0 and up */
+#define PAIRS_MASK(f, a, b) ((a) ^ (b))
 #define PAIRS_BF16(f, a, b) ((a) ^ (b))
 #endif
 
@@ -174,41 +181,142 @@ static __device__ __forceinline__ uint32_t pairs_significands(uint32_t v)
     return r;
 }
 
-/* Adds the products of one row: of x[half] whose significands z are the row's,
- * and of w that reach 4 with it. */
-template <int LANE>
-static __device__ __forceinline__ void
-pairs_add_row(const uint32_t *w, uint32_t from, uint32_t to,
-              const uint32_t (&x)[2][4], const uint32_t (&z)[2][4],
-              float (&upper)[pairs_shape<LANE>::EIGHTS][4],
-              float (&lower)[pairs_shape<LANE>::EIGHTS][4])
+/* The powers of two of two slots' x: of those of at least a significand. */
+static __device__ __forceinline__ uint32_t
+pairs_slot_x(const struct pairs_slots &slots, uint32_t select, uint32_t even,
+             uint32_t odd)
 {
-    uint32_t u[2][4];
+    const uint32_t x = __byte_perm(even, odd, select);
+    const uint32_t z = pairs_significands(x);
+
+    return x & 0xff80ff80u & PAIRS_MASK(__hge2_mask, z, slots.least);
+}
+
+/* Takes the constant off the products in the first 8 HALVES slots of 8 scalars.
+ * x: the stage's terms of this lane's first columns. */
+template <int LANE, int HALVES>
+static __device__ __forceinline__ void
+pairs_take_slots(const struct pairs_reach &r, int eight, const uint32_t *x,
+                 float (&s0)[4], float (&s1)[4], float (&s2)[4], float (&s3)[4])
+{
+    const int lane = threadIdx.x % 32;
+    const uint2 w = r.w[eight][lane];
+    const uint32_t *row[2][2]; /* of slots 2 t and 2 t + 1 */
+    struct pairs_slots slots[2];
+    uint32_t select[2];
 
 #pragma unroll
-    for (int h = 0; h < 2; h++)
+    for (int h = 0; h < HALVES; h++) {
+        slots[h] = r.x[eight][lane % 4][h];
+        row[h][0] = x + (slots[h].where >> 8 & 15) * (32 * LANE + 8);
+        row[h][1] = x + (slots[h].where >> 24) * (32 * LANE + 8);
+        select[h] = __byte_perm(slots[h].where, 0, 0x4420);
+    }
 #pragma unroll
-        for (int r = 0; r < 4; r++) {
-            const uint32_t is = PAIRS_BF16(__heq2, z[h][r], from);
-            u[h][r] = PAIRS_BF16(__hmul2, x[h][r], is);
+    for (int i = 0; i < 2; i++) {
+        uint32_t u[2][4] = {};
+#pragma unroll
+        for (int h = 0; h < HALVES; h++) {
+            const uint4 p =
+                *reinterpret_cast<const uint4 *>(row[h][0] + i * 32);
+            const uint4 q =
+                *reinterpret_cast<const uint4 *>(row[h][1] + i * 32);
+            u[0][h * 2] = pairs_slot_x(slots[h], select[h], p.x, q.x);
+            u[0][h * 2 + 1] = pairs_slot_x(slots[h], select[h], p.y, q.y);
+            u[1][h * 2] = pairs_slot_x(slots[h], select[h], p.z, q.z);
+            u[1][h * 2 + 1] = pairs_slot_x(slots[h], select[h], p.w, q.w);
         }
-#pragma unroll
-    for (int e = 0; e < pairs_shape<LANE>::EIGHTS; e++) {
-        const uint2 f = *reinterpret_cast<const uint2 *>(w + e * 64);
-        const uint2 power =
-            *reinterpret_cast<const uint2 *>(w + PAIRS_BLOCK / 2 + e * 64);
-        const uint32_t z0 = pairs_significands(f.x);
-        const uint32_t z1 = pairs_significands(f.y);
-        const uint32_t m0 = PAIRS_BF16(__hge2, z0, to);
-        const uint32_t m1 = PAIRS_BF16(__hge2, z1, to);
-        const uint32_t b0 = PAIRS_BF16(__hmul2, power.x, m0);
-        const uint32_t b1 = PAIRS_BF16(__hmul2, power.y, m1);
-        pairs_mma(upper[e], u[0], b0, b1);
-        pairs_mma(lower[e], u[1], b0, b1);
+        pairs_mma(i == 0 ? s0 : s2, u[0], w.x, w.y);
+        pairs_mma(i == 0 ? s1 : s3, u[1], w.x, w.y);
     }
 }
 
-/* Adds what a chunk's products have beside the sums. */
+/* The same of all products of 8 scalars and 8 pairs of terms: for each of the
+ * rows, of the x that have its significand and the w that reach 4 with it.
+ * x, w: those of this lane. */
+template <int LANE>
+static __device__ __noinline__ void
+pairs_take_rows(const struct pairs_constant &c, const uint32_t *x,
+                const uint32_t *w, float (&sum)[4][4])
+{
+    const uint2 f = *reinterpret_cast<const uint2 *>(w);
+    const uint2 power = *reinterpret_cast<const uint2 *>(w + PAIRS_BLOCK / 2);
+    const uint32_t constant = c.add ^ 0x80008000u;
+    const uint32_t z0 = pairs_significands(f.x), z1 = pairs_significands(f.y);
+
+#pragma unroll 1
+    for (int row = 0; row < c.rows; row++) {
+        const uint32_t from = c.x - (uint32_t)row * c.step;
+        const uint32_t to = c.w + (uint32_t)row * c.step;
+        const uint32_t b0 = power.x & PAIRS_MASK(__hge2_mask, z0, to);
+        const uint32_t b1 = power.y & PAIRS_MASK(__hge2_mask, z1, to);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint32_t *at = x + i * 32;
+            const uint4 p = *reinterpret_cast<const uint4 *>(at);
+            const uint4 q =
+                *reinterpret_cast<const uint4 *>(at + 4 * (32 * LANE + 8));
+            uint32_t u[2][4] = {{p.x, p.y, q.x, q.y}, {p.z, p.w, q.z, q.w}};
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int r = 0; r < 4; r++) {
+                    const uint32_t z = pairs_significands(u[h][r]);
+                    const uint32_t size = u[h][r] & 0xff80ff80u &
+                                          PAIRS_MASK(__heq2_mask, z, from);
+                    u[h][r] = PAIRS_BF16(__hmul2, size, constant);
+                }
+            pairs_mma(sum[i * 2], u[0], b0, b1);
+            pairs_mma(sum[i * 2 + 1], u[1], b0, b1);
+        }
+    }
+}
+
+/* Takes the constant off a chunk's products that reach 4 with it. */
+template <int LANE>
+static __device__ __forceinline__ void
+pairs_take_constant(const struct pairs_constant &c,
+                    const struct pairs_stage<LANE> *s,
+                    float (&sum)[4][pairs_shape<LANE>::EIGHTS][4])
+{
+    typedef struct pairs_shape<LANE> P;
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int warp = threadIdx.x / 32, across = warp % P::ACROSS;
+    const int scalar = warp / P::ACROSS * P::SCALARS;
+    const uint32_t *x = &s->x[0][across * 64 + g * 4];
+
+#pragma unroll
+    for (int e = 0; e < P::EIGHTS; e++) {
+        const int eight = scalar / 8 + e;
+        const uint32_t count = s->reach.count[eight];
+        if (count == 0)
+            continue;
+        if (count <= PAIRS_SLOTS / 2) {
+            pairs_take_slots<LANE, 1>(s->reach, eight, x, sum[0][e], sum[1][e],
+                                      sum[2][e], sum[3][e]);
+            continue;
+        }
+        if (count <= PAIRS_SLOTS) {
+            pairs_take_slots<LANE, 2>(s->reach, eight, x, sum[0][e], sum[1][e],
+                                      sum[2][e], sum[3][e]);
+            continue;
+        }
+        float taken[4][4]; /* what is passed on has an address */
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            taken[i / 4][i % 4] = sum[i / 4][e][i % 4];
+        for (int k = 0; k < PACKED_TERMS / 8; k++)
+            pairs_take_rows<LANE>(c, x + (k * 8 + t) * (32 * LANE + 8),
+                                  s->w + k * (PAIRS_BLOCK / 4) +
+                                      (eight * 8 + g) * 8 + t * 2,
+                                  taken);
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            sum[i / 4][e][i % 4] = taken[i / 4][i % 4];
+    }
+}
+
+/* Adds the constant to a chunk's products. */
 template <int LANE>
 static __device__ __forceinline__ void
 pairs_add_constant(const struct pairs_constant &c,
@@ -222,44 +330,29 @@ pairs_add_constant(const struct pairs_constant &c,
 
 #pragma unroll 1
     for (int k = 0; k < PACKED_TERMS / 8; k++) {
-        const uint32_t *w =
-            s->w + k * (PAIRS_BLOCK / 4) + (scalar + g) * 8 + t * 2;
+        const uint32_t *w = s->w + PAIRS_BLOCK / 2 + k * (PAIRS_BLOCK / 4) +
+                            (scalar + g) * 8 + t * 2;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const uint32_t *at = &s->x[k * 8 + t][across * 64 + i * 32 + g * 4];
             const uint4 p = *reinterpret_cast<const uint4 *>(at);
             const uint4 q = *reinterpret_cast<const uint4 *>(
                 at + 4 * (sizeof s->x[0] / sizeof *at));
-            const uint32_t x[2][4] = {{p.x, p.y, q.x, q.y},
-                                      {p.z, p.w, q.z, q.w}};
-            uint32_t v[2][4], z[2][4];
+            uint32_t v[2][4] = {{p.x, p.y, q.x, q.y}, {p.z, p.w, q.z, q.w}};
 #pragma unroll
             for (int h = 0; h < 2; h++)
 #pragma unroll
                 for (int r = 0; r < 4; r++) {
-                    const uint32_t size = x[h][r] & 0xff80ff80u;
+                    const uint32_t size = v[h][r] & 0xff80ff80u;
                     v[h][r] = PAIRS_BF16(__hmul2, size, c.add);
-                    z[h][r] = pairs_significands(x[h][r]);
                 }
 #pragma unroll
             for (int e = 0; e < P::EIGHTS; e++) {
-                const uint2 power = *reinterpret_cast<const uint2 *>(
-                    w + PAIRS_BLOCK / 2 + e * 64);
+                const uint2 power =
+                    *reinterpret_cast<const uint2 *>(w + e * 64);
                 pairs_mma(sum[i * 2][e], v[0], power.x, power.y);
                 pairs_mma(sum[i * 2 + 1][e], v[1], power.x, power.y);
             }
-            if (c.rows == 0)
-                continue;
-#pragma unroll
-            for (int h = 0; h < 2; h++)
-#pragma unroll
-                for (int r = 0; r < 4; r++)
-                    v[h][r] ^= 0x80008000u;
-#pragma unroll 1
-            for (int row = 0; row < c.rows; row++)
-                pairs_add_row<LANE>(w, c.x - (uint32_t)row * c.step,
-                                    c.w + (uint32_t)row * c.step, v, z,
-                                    sum[i * 2], sum[i * 2 + 1]);
         }
     }
 }
@@ -271,16 +364,19 @@ pairs_run(const struct packed_args &a, const struct packed_task &t,
           float (&sum)[4][pairs_shape<LANE>::EIGHTS][4])
 {
     typedef struct pairs_stage<LANE> Stage;
+    const int words = c.rows > 0 ? PAIRS_WORDS : PAIRS_BLOCK;
 
     packed_stream<LANE>(
         a, t, s->stage,
         [&](int chunk, const uint32_t *x, Stage *to) {
-            pairs_load<LANE>(a, t, chunk, x, to);
+            pairs_load<LANE>(a, t, chunk, words, x, to);
         },
         [&](const Stage *at) {
             pairs_add<LANE>(at, sum);
             if (c.rows >= 0)
                 pairs_add_constant<LANE>(c, at, sum);
+            if (c.rows > 0)
+                pairs_take_constant<LANE>(c, at, sum);
         });
 }
 
