@@ -335,6 +335,66 @@ static void transposed_pads(struct tflite_import *im, struct graph_conv *conv)
     }
 }
 
+/* MediaPipe's Convolution2DTransposeBias: x, weights (K,R,S,C), bias; its
+ * options are padding (1: same, 2: valid), and strides, as integers of C.  The
+ * output has the size that the file states. */
+void tflite_import_transposed_bias(struct tflite_import *im, int param)
+{
+    static const int order[4] = {3, 0, 1, 2};
+    const unsigned char *data = im->op.custom_options.count >= 12
+                                    ? fb_list_data(&im->op.custom_options)
+                                    : NULL;
+    const struct tflite_tensor out = tflite_output_tensor(im, 0);
+    struct graph_type x, w;
+    union graph_attr attr;
+    int32_t option[3];
+    int in[3];
+
+    (void)param;
+    if (!tflite_arity(im, 3, 3) || !check_ranks(im, 0))
+        return;
+    for (int i = 0; i < 3 && data; i++)
+        option[i] =
+            (int32_t)((uint32_t)data[4 * i] | (uint32_t)data[4 * i + 1] << 8 |
+                      (uint32_t)data[4 * i + 2] << 16 |
+                      (uint32_t)data[4 * i + 3] << 24);
+    if (!data || (option[0] != 1 && option[0] != 2) || option[1] < 1 ||
+        option[2] < 1 || option[1] > OP_MAX_STEP || option[2] > OP_MAX_STEP ||
+        out.rank != 4) {
+        tflite_fail(im, INFER_EFORMAT, "options of %zu bytes",
+                    im->op.custom_options.count);
+        return;
+    }
+    tflite_defaults(GRAPH_CONV_TRANSPOSE, &attr);
+    x = tflite_type(im, 0, 0);
+    w = tflite_type(im, W, 0);
+    attr.conv.auto_pad = GRAPH_PAD_EXPLICIT;
+    for (int i = 0; i < 2; i++) {
+        const int stride = option[2 - i];
+        const int64_t full = (x.dim[1 + i] - 1) * stride + w.dim[1 + i];
+        const int64_t pads = full - out.dim[1 + i];
+
+        if (x.dim[1 + i] > INT32_MAX / stride || pads > INT32_MAX ||
+            pads < -(int64_t)stride ||
+            x.dim[1 + i] != tflite_type(im, 0, im->probes - 1).dim[1 + i]) {
+            tflite_fail(im, INFER_EUNSUPPORTED, "an output of %lld for %lld",
+                        (long long)out.dim[1 + i], (long long)x.dim[1 + i]);
+            return;
+        }
+        attr.conv.conv.stride[i] = stride;
+        attr.conv.conv.pad_begin[i] =
+            pads > 0 && option[0] == 1 ? (int)(pads / 2) : 0;
+        attr.conv.conv.pad_end[i] =
+            pads > 0 ? (int)pads - attr.conv.conv.pad_begin[i] : 0;
+        attr.conv.output_pad[i] = pads < 0 ? (int)-pads : 0;
+    }
+    in[0] = tflite_in(im, 0, true);
+    in[1] = tflite_weight(im, W, order, false);
+    in[2] = tflite_in(im, BIAS, false);
+    tflite_out(im, 0, tflite_emit(im, GRAPH_CONV_TRANSPOSE, &attr, in, 3),
+               true);
+}
+
 /* Inputs: shape of the output, weights (K,R,S,C), x, bias. */
 void tflite_import_transpose_conv(struct tflite_import *im, int param)
 {

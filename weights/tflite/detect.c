@@ -304,12 +304,13 @@ static void detections(struct tflite_import *im, const struct options *o,
     tflite_out(im, 3, x, false);
 }
 
-static void post_process(struct tflite_import *im)
+static void post_process(struct tflite_import *im, int param)
 {
     struct graph_type boxes, scores, anchors;
     struct options o;
     int x;
 
+    (void)param;
     if (!tflite_arity(im, 3, 3) || !read_options(im, &o))
         return;
     boxes = tflite_type(im, 0, 0);
@@ -343,12 +344,20 @@ static void post_process(struct tflite_import *im)
 
 void tflite_import_custom(struct tflite_import *im, int param)
 {
-    static const char name[] = "TFLite_Detection_PostProcess";
+    static const struct {
+        const char *name;
+        tflite_op_fn *import;
+    } known[] = {
+        {"TFLite_Detection_PostProcess", post_process},
+        {"Convolution2DTransposeBias", tflite_import_transposed_bias},
+    };
+    const struct fb_vector *name = &im->op.custom;
 
-    (void)param;
-    if (im->op.custom.count == sizeof name - 1 &&
-        memcmp(fb_list_data(&im->op.custom), name, sizeof name - 1) == 0)
-        post_process(im);
-    else
-        tflite_fail(im, INFER_EUNSUPPORTED, "the operator is not supported");
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (name->count == strlen(known[i].name) &&
+            memcmp(fb_list_data(name), known[i].name, name->count) == 0) {
+            known[i].import(im, param);
+            return;
+        }
+    tflite_fail(im, INFER_EUNSUPPORTED, "the operator is not supported");
 }

@@ -499,7 +499,53 @@ static void replace(struct tflite_import *im, int graph, int first)
     free(out);
 }
 
-/* One of two networks, as a condition that is known while importing says. */
+/* Output o of a network as a value of the graph in the file's order. */
+static int plain_output(struct tflite_import *im, const struct states *s, int o)
+{
+    const int at = tflite_output_index(im, o);
+    struct tflite_value *v = at < 0 ? NULL : &im->value[at];
+    int x;
+
+    if (!v || im->status < 0)
+        return -1;
+    if (v->state != TFLITE_UNKNOWN)
+        return tflite_fail(im, INFER_EFORMAT, "its output is produced twice");
+    *v = tflite_value_share(&s->v[o]);
+    x = tflite_tensor_value(im, at, false);
+    tflite_value_forget(v);
+    *v = (struct tflite_value){.plain = -1, .swapped = -1, .weight = -1};
+    return x;
+}
+
+/* Both networks run, and the condition chooses between their outputs. */
+static void choose(struct tflite_import *im)
+{
+    struct states *s[2] = {calloc(1, sizeof **s), calloc(1, sizeof **s)};
+    int in[3];
+
+    if (!s[0] || !s[1])
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
+    for (int i = 0; i < 2 && im->status == 0; i++)
+        inline_network(im, fb_i32(&im->op.options, i, 0), 1, s[i]);
+    im->raw = true;
+    in[0] = tflite_in(im, 0, false);
+    for (int o = 0; o < im->op.n_out && im->status == 0; o++) {
+        const struct tflite_tensor t = tflite_output_tensor(im, o);
+
+        if (!same_kind(&t, &s[0]->t[o]) || !same_kind(&t, &s[1]->t[o]))
+            tflite_fail(im, INFER_EUNSUPPORTED, "networks of other types");
+        for (int i = 0; i < 2; i++)
+            in[1 + i] = plain_output(im, s[i], o);
+        tflite_out(im, o, tflite_emit(im, GRAPH_WHERE, NULL, in, 3), false);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (s[i])
+            drop_states(s[i]);
+        free(s[i]);
+    }
+}
+
+/* One of two networks; the one that a condition which is known says. */
 void tflite_import_if(struct tflite_import *im, int param)
 {
     const struct constant *c;
@@ -508,11 +554,17 @@ void tflite_import_if(struct tflite_import *im, int param)
     if (!tflite_arity(im, 1, 1 + MAX_STATES))
         return;
     c = tflite_fixed(im, 0);
-    if (im->status == 0 && (!c || constant_count(c) != 1))
-        tflite_fail(im, INFER_EUNSUPPORTED,
-                    "a condition that is computed at run time");
     if (im->status < 0)
         return;
+    if (!c) {
+        choose(im);
+        return;
+    }
+    if (constant_count(c) != 1) {
+        tflite_fail(im, INFER_EFORMAT, "a condition of %lld elements",
+                    (long long)constant_count(c));
+        return;
+    }
     replace(im,
             fb_i32(&im->op.options,
                    scalar_load_i64(c->dtype, c->data, 0) ? 0 : 1, 0),

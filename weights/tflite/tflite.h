@@ -472,6 +472,9 @@ int tflite_scaled_from_8(struct tflite_import *im, int y, int scale, int w,
 
 /* ---- the functions of the table ------------------------------------ */
 
+/* Of an operator that its name tells (detect.c). */
+tflite_op_fn tflite_import_transposed_bias;
+
 #define TFLITE_OP(code, name, function, param)   tflite_op_fn function;
 #define TFLITE_MOVE(code, name, function, param) tflite_op_fn function;
 #define TFLITE_NO(code, name)

@@ -7,14 +7,18 @@
  * A network of the graph has no memory.  What a run writes and reads itself is
  * a value as any other.  A variable that a run reads before it writes it is a
  * state: an input of the graph and, called NAME/next, an output after those of
- * the file, which the caller passes on.  A file shows only at a write that what
- * was read before is a state: it is imported once more then.
+ * the file, which the caller passes on.  Both are what the variable differs
+ * from its first value, so that a caller starts with zeros.  A file shows only
+ * at a write that what was read before is a state: it is imported once more
+ * then.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 #include "weights/tflite/tflite.h"
 
 #define MAX_VARIABLES 4096
@@ -29,6 +33,8 @@ struct tflite_variable {
     bool written; /* in the run */
     int tensor;   /* of an operator with a memory; -1: VAR_HANDLE names it */
     bool state, swapped; /* it is an input of the graph, in that order */
+    int place;           /* among the inputs */
+    int first;           /* of what the graph holds for it; -1: zeros */
 };
 
 void tflite_variables_clear(struct tflite_import *im)
@@ -158,6 +164,52 @@ static void keep(struct tflite_import *im, const struct tflite_variable *v)
     im->new_states = true;
 }
 
+/* What CALL_ONCE fills a variable with, as the graph's value of a state: a
+ * number where all are equal, -1 where they are 0. */
+static int first_of(struct tflite_import *im, const struct tflite_variable *v,
+                    const struct tflite_tensor *t, enum infer_dtype dtype)
+{
+    const struct constant *c = v->v.known[0];
+    const int64_t n = c ? constant_count(c) : 0;
+    const double zero =
+        tflite_is_quantised(t) ? (double)tflite_quant(im, t).zero : 0;
+    struct constant *all;
+    int order[INFER_MAX_RANK];
+    bool equal = true;
+    double one;
+
+    if (v->tensor >= 0 || im->status < 0)
+        return -1;
+    if (v->v.state != TFLITE_KNOWN || n < 1)
+        return tflite_fail(im, INFER_EUNSUPPORTED,
+                           "a state that does not start with known numbers");
+    one = scalar_load(c->dtype, c->data, 0) - zero;
+    for (int64_t i = 1; i < n && equal; i++)
+        equal = fabs(scalar_load(c->dtype, c->data, i) - zero - one) == 0;
+    if (equal && fabs(one) == 0)
+        return -1;
+    if (dtype != INFER_F32 || c->rank != t->rank)
+        return tflite_fail(im, INFER_EUNSUPPORTED,
+                           "a state of integers that does not start with 0");
+    if (equal)
+        return tflite_scalar(im, (float)one);
+    all = tflite_constant_new(im, INFER_F32, c->rank, c->dim);
+    for (int64_t i = 0; all && i < n; i++)
+        ((float *)(void *)all->data)[i] =
+            (float)(scalar_load(c->dtype, c->data, i) - zero);
+    if (all && v->swapped) {
+        struct constant *swapped;
+
+        tflite_order(c->rank, true, order);
+        swapped = constant_transpose(all, order);
+        constant_unref(all);
+        if (!swapped)
+            return tflite_fail(im, INFER_EMEMORY, "out of memory");
+        all = swapped;
+    }
+    return tflite_add_constant(im, -1, all);
+}
+
 /* The variable, of the type and shape of t, as an input of the graph. */
 static void make_state(struct tflite_import *im, struct tflite_variable *v,
                        const struct tflite_tensor *t)
@@ -198,11 +250,11 @@ static void make_state(struct tflite_import *im, struct tflite_variable *v,
         tflite_fail(im, INFER_EMEMORY, "out of memory");
     if (im->status < 0 || !tflite_set_type(im, value, type))
         return;
-    if (tflite_is_quantised(t)) {
-        const struct tflite_quant q = tflite_quant(im, t);
-        if (q.zero != 0)
-            value = tflite_unary(im, value, KERN_LINEAR, 1, (float)-q.zero);
-    }
+    v->first = first_of(im, v, t, dtype);
+    if (v->first >= 0)
+        value = tflite_binary(im, KERN_ADD, value, v->first);
+    if (im->status < 0)
+        return;
     tflite_value_forget(&v->v);
     v->v =
         (struct tflite_value){.state = TFLITE_GRAPH,
@@ -211,6 +263,7 @@ static void make_state(struct tflite_import *im, struct tflite_variable *v,
                               .weight = -1};
     v->t = *t;
     v->state = true;
+    v->place = im->g->n_inputs;
     v->set = true;
 }
 
@@ -263,11 +316,8 @@ static int add_state(struct tflite_import *im, struct tflite_variable *v)
     if (x < 0)
         x = tflite_reorder(im, v->swapped ? v->v.plain : v->v.swapped,
                            v->t.rank, v->swapped);
-    if (tflite_is_quantised(&v->t) && im->status == 0) {
-        const struct tflite_quant q = tflite_quant(im, &v->t);
-        if (q.zero != 0)
-            x = tflite_unary(im, x, KERN_LINEAR, 1, (float)q.zero);
-    }
+    if (v->first >= 0)
+        x = tflite_binary(im, KERN_SUB, x, v->first);
     if (im->status == 0 &&
         (graph_is_output(im->g, x) || im->g->value[x].producer < 0))
         x = tflite_plain_unary(im, x, KERN_IDENTITY);
@@ -293,9 +343,10 @@ int tflite_add_states(struct tflite_import *im)
         return error_set(im->err, INFER_EUNSUPPORTED,
                          "a variable that keeps its value from run to run");
     im->op = (struct tflite_operator){0};
-    for (int i = 0; i < im->n_variables && rc == 0; i++)
-        if (im->variable[i].state)
-            rc = add_state(im, &im->variable[i]);
+    for (int place = 0; place <= im->g->n_inputs; place++)
+        for (int i = 0; i < im->n_variables && rc == 0; i++)
+            if (im->variable[i].state && im->variable[i].place == place)
+                rc = add_state(im, &im->variable[i]);
     return rc;
 }
 

@@ -230,6 +230,8 @@ TEST(test_variables)
     assert_string_equal(g->value[g->input[1]].name, "state");
     assert_int_equal(g->n_outputs, 2);
     assert_string_equal(g->value[g->output[1]].name, "state/next");
+    /* Input and output are less the first value: a sum and a difference. */
+    assert_int_equal(count_op(g, GRAPH_BINARY), 3);
     graph_free(g);
     make_variable(&m, &fill, OTHER_TYPE);
     must_refuse(&m, INFER_EUNSUPPORTED, "of another type");
