@@ -408,13 +408,54 @@ void tflite_import_not_equal(struct tflite_import *im, int param)
     tflite_out(im, 0, tflite_plain_unary(im, x, KERN_NOT), swapped);
 }
 
+/* The square of a difference of 8 bits: both sides take a scale that leaves 7
+ * more bits, and the square of 30 bits the output's. */
+static bool difference_integers(struct tflite_import *im)
+{
+    const struct tflite_tensor t[2] = {tflite_input_tensor(im, 0),
+                                       tflite_input_tensor(im, 1)};
+    const struct tflite_tensor out = tflite_output_tensor(im, 0);
+    struct graph_requantize how = {
+        .requantize = {.left = 7, .low = INT32_MIN, .high = INT32_MAX},
+        .to = INFER_I32};
+    struct tflite_quant from[2], q;
+    struct tflite_factor f;
+    double largest;
+    bool swapped;
+    int rank, x[2];
+
+    for (int i = 0; i < 2; i++)
+        if (t[i].type != TFLITE_INT8 || !tflite_is_quantised(&t[i]))
+            return false;
+    if (out.type != TFLITE_INT8 || !tflite_is_quantised(&out))
+        return false;
+    for (int i = 0; i < 2; i++)
+        from[i] = tflite_quant(im, &t[i]);
+    q = tflite_quant(im, &out);
+    im->raw = true;
+    swapped = common(im, 2, &rank);
+    largest = 2 * fmax((double)from[0].scale, (double)from[1].scale);
+    for (int i = 0; i < 2; i++) {
+        f = tflite_factor((double)from[i].scale / largest);
+        x[i] = tflite_multiply(im, tflite_operand(im, i, rank, swapped), -1, &f,
+                               1, 0, &how);
+    }
+    x[0] = tflite_binary(im, KERN_SUB, x[0], x[1]);
+    x[0] = tflite_binary(im, KERN_MUL, x[0], x[0]);
+    largest = largest * largest / ((double)(1 << 14) * (double)q.scale);
+    x[0] = tflite_requantise(im, x[0], &largest, 1, 0, 2, &q);
+    tflite_out(im, 0, x[0], swapped);
+    return true;
+}
+
 /* x^2 of one input, (a - b)^2 of two. */
 void tflite_import_square(struct tflite_import *im, int difference)
 {
     bool swapped;
     int rank, x;
 
-    if (!tflite_arity(im, difference ? 2 : 1, difference ? 2 : 1))
+    if (!tflite_arity(im, difference ? 2 : 1, difference ? 2 : 1) ||
+        (difference && difference_integers(im)))
         return;
     swapped = common(im, difference ? 2 : 1, &rank);
     x = tflite_operand(im, 0, rank, swapped);

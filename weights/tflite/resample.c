@@ -424,6 +424,17 @@ static int64_t reduced(struct tflite_import *im, const bool *gone)
     return first <= 65536 ? first : 0;
 }
 
+/* A sum of integers of 16 bits, as I32: of their halves. */
+static int wide_sum(struct tflite_import *im, const union graph_attr *attr,
+                    int x)
+{
+    struct tflite_halves h = tflite_halves(im, x);
+
+    h.high = tflite_emit(im, GRAPH_REDUCE, attr, &h.high, 1);
+    h.low = tflite_emit(im, GRAPH_REDUCE, attr, &h.low, 1);
+    return tflite_joined(im, &h);
+}
+
 void tflite_import_reduce(struct tflite_import *im, int kind)
 {
     const bool keep = fb_bool(&im->op.options, 0);
@@ -457,7 +468,7 @@ void tflite_import_reduce(struct tflite_import *im, int kind)
     in = tflite_input_tensor(im, 0);
     out = tflite_output_tensor(im, 0);
     if (kind == KERN_REDUCE_MEAN && n > 0 && tflite_is_quantised(&in) &&
-        tflite_is_quantised(&out) && in.type != TFLITE_INT16)
+        tflite_is_quantised(&out))
         count = reduced(im, gone);
     im->raw = count > 0;
     if (count > 0)
@@ -466,7 +477,9 @@ void tflite_import_reduce(struct tflite_import *im, int kind)
     truth = im->status == 0 && tflite_type(im, 0, 0).dtype == INFER_BOOL;
     if (truth)
         x = tflite_cast(im, x, INFER_F32);
-    if (n > 0)
+    if (count > 0 && in.type == TFLITE_INT16)
+        x = wide_sum(im, &attr, x);
+    else if (n > 0)
         x = tflite_emit(im, GRAPH_REDUCE, &attr, &x, 1);
     else
         x = tflite_plain_unary(im, x, KERN_IDENTITY);
