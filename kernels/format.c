@@ -58,6 +58,8 @@ const char *const kern_binary_names[] = {
 #include "kernels/binary.def"
     [KERN_BINARY_COUNT] = NULL,
 };
+const char *const kern_cell_names[] = {"rnn", "gru", "lstm", NULL};
+
 const char *const kern_scatter_names[] = {
     [KERN_SCATTER_SET] = "set", [KERN_SCATTER_ADD] = "add",
     [KERN_SCATTER_MUL] = "mul", [KERN_SCATTER_MIN] = "min",
@@ -187,6 +189,22 @@ static void put_shapes(struct text *t, const struct kern_problem *p)
                 kern_shape_text(p->out[i].rank, p->out[i].dim, buf));
 }
 
+static void put_recurrent(struct text *t, const struct kern_recurrent *a)
+{
+    static const char *const facts[] = {" reverse", " reset_after",
+                                        " input_forget", " with_cell"};
+    const bool has[] = {a->reverse, a->reset_after, a->input_forget,
+                        a->with_cell};
+
+    put(t, " %s", NAME_OF(kern_cell_names, a->cell));
+    for (int i = 0; i < 3; i++)
+        put(t, " %s", NAME_OF(kern_unary_names, a->act[i]));
+    for (int i = 0; i < 4; i++)
+        put(t, "%s", has[i] ? facts[i] : "");
+    if (a->clip > 0)
+        put(t, " clip%g", (double)a->clip);
+}
+
 static void put_attributes(struct text *t, const struct kern_problem *p)
 {
     switch (p->op) {
@@ -257,6 +275,9 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
     case KERN_NMS:
         put(t, " iou%g score%g%s", (double)p->attr.nms.iou,
             (double)p->attr.nms.score, p->attr.nms.center ? " center" : "");
+        break;
+    case KERN_RECURRENT:
+        put_recurrent(t, &p->attr.recurrent);
         break;
     case KERN_LAYER_NORM:
     case KERN_LAYER_NORM_DGRAD:

@@ -289,6 +289,33 @@ struct kern_top_k {
     bool smallest;
 };
 
+enum kern_cell {
+    KERN_CELL_RNN,
+    KERN_CELL_GRU,
+    KERN_CELL_LSTM,
+    KERN_CELL_COUNT
+};
+/* One direction of a recurrent layer, after the products with its inputs.
+ * x: N,S,G H: of each step those products, biases added; w: G H,H; gates in
+ * ONNX's order (RNN i; GRU z, r, h; LSTM i, o, f, c).  With f, g, o = act[0],
+ * act[1], act[2], u = w h and sums cut to -clip .. clip (0: not) before f and
+ * g: RNN   h = g(x + u) GRU   z, r = f(x + u);  h = (1 - z) g(x + w (r h)) + z
+ * h, or with reset_after g(x + r (u + bias)) LSTM  i, f = f(x + u + p c);  c =
+ * f c + i g(x + u);  h = f(x + u + p c) o(c), where p are the peepholes (3,H:
+ * i, o, f; the output's reads the new c), and with input_forget f = 1 - i h and
+ * c are 0 at first unless given, N,H.  y: N,S,H, h after each step, or N,S,2H
+ * with_cell: h, then c.  Steps go from the last to the first with reverse.  A
+ * step at or beyond length[n], integers of N, leaves the state. */
+struct kern_recurrent {
+    enum kern_cell cell;
+    bool reverse;
+    bool reset_after;  /* GRU */
+    bool input_forget; /* LSTM */
+    bool with_cell;    /* LSTM */
+    float clip;
+    enum kern_unary_kind act[3]; /* without parameters */
+};
+
 /* Non-maximum suppression.  boxes: N,B,4, two opposite corners y,x,y,x, or with
  * `center` the middle x,y, width and height; scores: N,C,B; y: N C K,3 I64.
  * For each image and class, at most K boxes are chosen whose score is above
@@ -475,6 +502,7 @@ union kern_attr {
     struct kern_cumulate cumulate;
     struct kern_top_k top_k;
     struct kern_nms nms;
+    struct kern_recurrent recurrent;
     struct kern_pad pad;
     struct kern_resize resize;
     struct kern_matmul matmul;

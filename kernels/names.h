@@ -8,5 +8,6 @@ extern const char *const kern_unary_names[];
 extern const char *const kern_binary_names[];
 extern const char *const kern_reduce_names[];
 extern const char *const kern_scatter_names[];
+extern const char *const kern_cell_names[];
 
 #endif

@@ -73,6 +73,16 @@ static double chain_flops(const struct kern_problem *p)
     return 2 * pixels * (product(&p->in[1], 0) + product(&p->in[2], 0));
 }
 
+/* Each step multiplies the state with the weights. */
+static double recurrent_flops(const struct kern_problem *p)
+{
+    const struct kern_tensor *x = &p->in[0];
+
+    return x->rank != 3 ? 0
+                        : 2 * (double)x->dim[0] * (double)x->dim[1] *
+                              product(&p->in[1], 0);
+}
+
 /* ---- the table ----------------------------------------------------- */
 
 #define IN(i) ((i) + 1)

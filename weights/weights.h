@@ -122,6 +122,9 @@ struct weights_options {
      * kernels do at run time. */
     bool dynamic_range;
     bool bare; /* the tensors alone, even of a file that has its network */
+    /* Recurrent layers of a fixed number of steps become nodes that have
+     * gradients, a form in C and approximate products. */
+    bool unroll;
 };
 
 struct weights_input_shape {

@@ -79,6 +79,8 @@ problem_check_fn problem_check_attention; /* problem_attention.c */
 problem_check_fn problem_check_requantize;
 problem_check_fn problem_check_cumulate, problem_check_top_k, problem_check_nms;
 
+problem_check_fn problem_check_recurrent; /* kernels/recurrent */
+
 problem_check_fn problem_check_chain; /* kernels/chain/chain.c */
 
 /* problem_train.c; norm_dgrad: layer and group norm */

@@ -181,6 +181,7 @@ union graph_attr {
     struct graph_cumulate cumulate;
     struct graph_top_k top_k;
     struct graph_nms nms;
+    struct kern_recurrent recurrent;
     struct graph_split split;
     struct graph_slice slice;
     struct graph_dims dims;

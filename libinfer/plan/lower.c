@@ -48,6 +48,7 @@ static lower_fn *const table[GRAPH_OP_COUNT] = {
     [GRAPH_CUMULATE] = lower_layer,
     [GRAPH_TOP_K] = lower_layer,
     [GRAPH_NMS] = lower_layer,
+    [GRAPH_RECURRENT] = lower_layer,
     [GRAPH_DEPTH_TO_SPACE] = lower_depth_to_space,
     [GRAPH_SPACE_TO_DEPTH] = lower_space_to_depth,
     [GRAPH_PAD] = lower_layer,

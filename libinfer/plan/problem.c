@@ -257,6 +257,12 @@ static int nms(const struct asked *a, struct kern_problem *p)
     return 0;
 }
 
+static int recurrent(const struct asked *a, struct kern_problem *p)
+{
+    p->attr.recurrent = a->node->attr.recurrent;
+    return 0;
+}
+
 /* ---- resampling ---------------------------------------------------- */
 
 static int pad(const struct asked *a, struct kern_problem *p)
@@ -313,6 +319,7 @@ static const struct {
     [GRAPH_CUMULATE] = {cumulate, KERN_CUMULATE, PLAN_ROWS},
     [GRAPH_TOP_K] = {top_k, KERN_TOP_K, PLAN_ROWS},
     [GRAPH_NMS] = {nms, KERN_NMS, PLAN_ROWS},
+    [GRAPH_RECURRENT] = {recurrent, KERN_RECURRENT, PLAN_ROWS},
     [GRAPH_PAD] = {pad, KERN_PAD, PLAN_IMAGE},
     [GRAPH_RESIZE] = {resize, KERN_RESIZE, PLAN_IMAGE},
 };

@@ -3,6 +3,7 @@
  * functions, reductions, moves. */
 #include <string.h>
 
+#include "kernels/recurrent/recurrent.h"
 #include "tests/checkkern/checkkern.h"
 
 /* A shape that broadcasts to s: leading dimensions dropped, others 1. */
@@ -517,6 +518,56 @@ static void make_top_k(struct maker *m, int k)
     p->attr.top_k.smallest = rng_chance(&m->rng, 50);
 }
 
+/* Sizes of networks, and any others. */
+static void make_recurrent(struct maker *m, int k)
+{
+    static const enum kern_unary_kind some[] = {
+        KERN_SIGMOID, KERN_TANH, KERN_RELU, KERN_SOFTSIGN, KERN_SOFTPLUS};
+    struct kern_problem *p = m->p;
+    struct kern_recurrent *a = &p->attr.recurrent;
+    const int64_t n = rng_range(&m->rng, 1, 5);
+    const int64_t steps = rng_range(&m->rng, 1, 12);
+    const int64_t hidden = rng_chance(&m->rng, 40)
+                               ? 16 * rng_range(&m->rng, 1, 8)
+                               : rng_range(&m->rng, 1, 70);
+    const struct dims state = {2, {n, hidden}};
+    struct dims x = {3, {n, steps, 0}}, y = {3, {n, steps, 0}};
+    const int64_t peephole[2] = {3, hidden};
+    int64_t w[2];
+    bool lstm, usual = rng_chance(&m->rng, 60);
+
+    a->cell = (enum kern_cell)(k % KERN_CELL_COUNT);
+    lstm = a->cell == KERN_CELL_LSTM;
+    w[0] = recurrent_gates(a->cell) * hidden;
+    w[1] = hidden;
+    a->reverse = rng_chance(&m->rng, 40);
+    a->reset_after = a->cell == KERN_CELL_GRU && rng_chance(&m->rng, 50);
+    a->input_forget = lstm && rng_chance(&m->rng, 20);
+    a->with_cell = lstm && rng_chance(&m->rng, 50);
+    a->clip = rng_chance(&m->rng, 20) ? 0.5f : 0;
+    for (int i = 0; i < 3; i++)
+        a->act[i] =
+            usual ? (i == 0 ? KERN_SIGMOID : KERN_TANH)
+                  : some[i == 0 ? 0 : rng_range(&m->rng, 0, COUNT(some) - 1)];
+    x.dim[2] = w[0];
+    y.dim[2] = a->with_cell ? 2 * hidden : hidden;
+    p->n_in = 7;
+    p->in[RECURRENT_X] = make_in(m, &x);
+    p->in[RECURRENT_W] = make_weights(m, 2, w);
+    if (a->reset_after && rng_chance(&m->rng, 70))
+        p->in[RECURRENT_BIAS] = make_weights(m, 1, &hidden);
+    if (rng_chance(&m->rng, 60))
+        p->in[RECURRENT_H] = make_in(m, &state);
+    if (lstm && rng_chance(&m->rng, 60))
+        p->in[RECURRENT_C] = make_in(m, &state);
+    if (lstm && rng_chance(&m->rng, 30))
+        p->in[RECURRENT_PEEPHOLE] = make_weights(m, 2, peephole);
+    if (rng_chance(&m->rng, 30))
+        p->in[RECURRENT_LENGTH] = make_tensor(
+            m, rng_chance(&m->rng, 50) ? INFER_I64 : INFER_I32, 1, &n, false);
+    p->out[0] = make_out(m, &y);
+}
+
 static void make_nms(struct maker *m)
 {
     struct kern_problem *p = m->p;
@@ -704,6 +755,9 @@ void make_plain_problem(struct maker *m, int k)
         break;
     case KERN_NMS:
         make_nms(m);
+        break;
+    case KERN_RECURRENT:
+        make_recurrent(m, k);
         break;
     case KERN_PAD:
         make_pad(m, k);

@@ -44,6 +44,7 @@ int train_read_network(const char *path, const char *arch,
     weights_options_init(&options);
     options.partial = true; /* the caller reports what is left out */
     options.bare = arch != NULL;
+    options.unroll = true;
     rc = weights_read(path, &options, err, &import);
     if (rc < 0)
         return rc;

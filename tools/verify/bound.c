@@ -160,6 +160,17 @@ static void norm_bound(const struct reference *t, double u, double *tol)
     }
 }
 
+/* Each step of a recurrent layer adds the errors of a sum and of functions,
+ * and enlarges those before it little (data.c says why); states that grow do so
+ * by about 2 a step. */
+static double recurrent_bound(const struct kern_problem *p, double y, double u)
+{
+    const double steps = (double)p->in[0].dim[1];
+
+    return u * (2 * sqrt(problem_terms(p)) + 16) * (steps + 1) *
+           fmax(1, fabs(y));
+}
+
 /* What an element of the result may lose where the result itself, y, says it.
  * Negative: the operation is a sum, see above. */
 static double local_bound(const struct kern_problem *p, double y, double u)
@@ -246,6 +257,8 @@ static double local_bound(const struct kern_problem *p, double y, double u)
     case KERN_SCALE_SHIFT:
     case KERN_REDUCE_DGRAD:
         return -1;
+    case KERN_RECURRENT:
+        return recurrent_bound(p, y, u);
     case KERN_UNARY: /* of bound_fill() and bound_train() */
     case KERN_ATTENTION:
     case KERN_LAYER_NORM:

@@ -5,6 +5,7 @@
 
 #include "kernels/chain/chain.h"
 #include "kernels/op.h"
+#include "kernels/recurrent/recurrent.h"
 #include "kernels/table/accumulator.h"
 #include "kernels/table/product_slope.h"
 #include "kernels/quant/act.h"
@@ -117,6 +118,8 @@ double problem_terms(const struct kern_problem *p)
                                                 : largest(&p->out[0]);
     case KERN_ATTENTION: /* the sum over the keys */
         return (double)p->in[KERN_ATTENTION_K].dim[x->rank - 3];
+    case KERN_RECURRENT:
+        return (double)w->dim[1];
     case KERN_BATCH_NORM:
     case KERN_SCALE_SHIFT:
     case KERN_UNARY:
@@ -267,6 +270,7 @@ bool data_is_exact(const struct kern_problem *p)
     case KERN_LRN:
     case KERN_SOFTMAX:
     case KERN_ATTENTION:
+    case KERN_RECURRENT:
     case KERN_BATCH_NORM_TRAIN:
     case KERN_BATCH_NORM_DGRAD:
     case KERN_LAYER_NORM_DGRAD:
@@ -386,6 +390,11 @@ static double real_value(const struct kern_problem *p, int i, struct rng *rng)
         return unary_value(p, rng);
     if (p->op == KERN_BATCH_NORM && i == 4)
         return fabs(away(rng));
+    /* Such that a step does not enlarge the errors of those before it. */
+    if (p->op == KERN_RECURRENT && i == RECURRENT_W)
+        return rng_real(rng) / (2 * problem_terms(p));
+    if (p->op == KERN_RECURRENT && i == RECURRENT_PEEPHOLE)
+        return rng_real(rng) / 4;
     if (p->op == KERN_SOFTMAX || p->op == KERN_CROSS_ENTROPY)
         return rng_real(rng) * 8;
     if (is_power(p))
@@ -411,6 +420,8 @@ static int64_t integer_value(const struct kern_problem *p, int i,
 {
     const int axis = index_axis(p);
 
+    if (p->op == KERN_RECURRENT) /* lengths */
+        return rng_range(rng, 0, p->in[0].dim[1] + 1);
     if (axis >= 0 && i == 1) {
         const int64_t n = p->in[0].dim[axis];
         return rng_range(rng, -n, n - 1);

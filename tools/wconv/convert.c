@@ -373,8 +373,10 @@ static int load(struct wconv_request *r, struct weights_network *s,
                 struct infer_error *err)
 {
     struct graph *g;
-    int rc = weights_network_open(r->in, &r->weights, err, s);
+    int rc;
 
+    r->weights.unroll = r->emit_c != NULL || r->multiplier != NULL;
+    rc = weights_network_open(r->in, &r->weights, err, s);
     if (rc < 0)
         return rc;
     rc = s->graph == NULL ? bind_architecture(r, s, err)

@@ -59,7 +59,9 @@ struct aten_input {
     enum infer_dtype dtype;
     int rank;
     int64_t dim[INFER_MAX_RANK]; /* -1: free */
-    bool assumed;                /* the file does not state the type */
+    /* What the file calls a free one; equal names are equal sizes. */
+    struct pb_span symbol[INFER_MAX_RANK];
+    bool assumed; /* the file does not state the type */
     /* Sizes of an example that the file holds; rank -1: none. */
     int example_rank;
     int64_t example[INFER_MAX_RANK];

@@ -91,6 +91,7 @@ static int give_input(struct onnx_import *im, size_t i,
                                     .elem_type = aten_onnx_type(in->dtype),
                                     .rank = in->rank};
     memcpy(out->dim, in->dim, sizeof in->dim);
+    memcpy(out->symbol, in->symbol, sizeof in->symbol);
     return 1;
 }
 

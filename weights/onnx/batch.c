@@ -136,6 +136,16 @@ static bool pad_mixes(const struct onnx_import *im, const struct graph_node *n)
     return false;
 }
 
+/* Along the steps and the gates; the sequences are apart. */
+static bool recurrent_mixes(const struct onnx_import *im,
+                            const struct graph_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] >= 0 && varies_from(im, n->in[i], 1))
+            return true;
+    return false;
+}
+
 /* Along the axis, or because not every image has indices of its own. */
 static bool elements_mix(const struct onnx_import *im,
                          const struct graph_node *n)
@@ -178,6 +188,7 @@ static mixing_fn *const rule[GRAPH_OP_COUNT] = {
     [GRAPH_POOL] = below_first,
     [GRAPH_PRELU] = never,
     [GRAPH_QUANTIZE] = never,
+    [GRAPH_RECURRENT] = recurrent_mixes,
     [GRAPH_REDUCE] = reduce_mixes,
     [GRAPH_RESHAPE] = never,
     [GRAPH_RESIZE] = below_first,

@@ -68,6 +68,7 @@ bool op_layer_norm_separable(const struct graph_separable_args *args);
 bool op_matmul_separable(const struct graph_separable_args *args);
 bool op_pad_separable(const struct graph_separable_args *args);
 bool op_quantize_separable(const struct graph_separable_args *args);
+bool op_recurrent_separable(const struct graph_separable_args *args);
 bool op_reduce_separable(const struct graph_separable_args *args);
 bool op_resize_separable(const struct graph_separable_args *args);
 bool op_slice_separable(const struct graph_separable_args *args);

@@ -181,6 +181,38 @@ TEST(test_rnn)
                  FLOATS(h1, h1, h2, 0), 4);
 }
 
+/* Of a free number of steps, or of many, a direction is one node. */
+TEST(test_rnn_steps)
+{
+    static const float x[] = {1, -1, 2, 0.5f, 1, -2};
+    struct pb_message a = EMPTY, m, lstm = EMPTY;
+    float e[6], h = 0;
+    struct graph *g;
+    int nodes = 0;
+
+    for (int i = 0; i < 6; i++)
+        e[i] = h = tanhf(x[i] + h / 2);
+    attr_int(&a, "hidden_size", 1);
+    m = one_node("RNN", "x w r", DIMS(6, 1, 1), &a);
+    graph_floats(&m, "w", DIMS(1, 1, 1), FLOATS(1));
+    graph_floats(&m, "r", DIMS(1, 1, 1), FLOATS(0.5f));
+    must_compute(&m, 14, DIMS(6, 1, 1), x, e, 6);
+    attr_int(&a, "hidden_size", 1);
+    attr_text(&a, "direction", "bidirectional");
+    graph_input(&lstm, "x", DIMS(-1, 2, 1));
+    graph_output(&lstm, "y");
+    graph_floats(&lstm, "w", DIMS(2, 4, 1), FLOATS(1, 1, 1, 1, 1, 1, 1, 1));
+    graph_floats(&lstm, "r", DIMS(2, 4, 1), FLOATS(1, 1, 1, 1, 1, 1, 1, 1));
+    graph_floats(&lstm, "h", DIMS(2, 2, 1), FLOATS(0, 0, 0, 0));
+    graph_node(&lstm, "LSTM", "x w r - - h h", "y yh yc", &a);
+    g = must_read(model_of(&lstm, 14));
+    assert_output(g, 0, DIMS(-1, 2, 2, 1));
+    for (int i = 0; i < g->n_nodes; i++)
+        nodes += g->node[i].op == GRAPH_RECURRENT;
+    assert_int_equal(nodes, 2);
+    graph_free(g);
+}
+
 TEST(test_rnn_refused)
 {
     struct pb_message a = EMPTY, m;
@@ -620,6 +652,7 @@ int main(void)
         cmocka_unit_test(test_bits_refused),
         cmocka_unit_test(test_cast_rounds),
         cmocka_unit_test(test_rnn),
+        cmocka_unit_test(test_rnn_steps),
         cmocka_unit_test(test_rnn_refused),
         cmocka_unit_test(test_grid_sample),
         cmocka_unit_test(test_attention_refused),

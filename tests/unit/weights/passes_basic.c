@@ -519,6 +519,46 @@ TEST(equal_integers)
     net_end(&net);
 }
 
+/* States c that nothing reads, and initial states of 0. */
+TEST(cells)
+{
+    struct net net;
+    int x = net_start(&net, 75, DIMS(2, 5, 12)), y;
+
+    y = net_node(&net, GRAPH_RECURRENT,
+                 IN(x, net_weight(&net, DIMS(12, 3)), -1,
+                    net_fill(&net, 0, DIMS(2, 3)),
+                    net_fill(&net, 0.5, DIMS(2, 3))));
+    net_attr(&net)->recurrent.with_cell = true;
+    y = net_node(&net, GRAPH_SLICE, IN(y));
+    net_attr(&net)->slice.n_axes = 1;
+    net_attr(&net)->slice.axis[0] = 2;
+    net_attr(&net)->slice.end[0] = 3;
+    net_output(&net, y);
+    net_check(&net, "drop-cells", 2, 1);
+    assert_int_equal(net_count(&net, GRAPH_SLICE), 0);
+    net_end(&net);
+}
+
+/* They are read, and not 0. */
+TEST(cells_that_stay)
+{
+    struct net net;
+    int x = net_start(&net, 76, DIMS(2, 5, 12)), y;
+
+    y = net_node(&net, GRAPH_RECURRENT,
+                 IN(x, net_weight(&net, DIMS(12, 3)), -1,
+                    net_fill(&net, 0.25, DIMS(2, 3))));
+    net_attr(&net)->recurrent.with_cell = true;
+    y = net_node(&net, GRAPH_SLICE, IN(y));
+    net_attr(&net)->slice.n_axes = 1;
+    net_attr(&net)->slice.axis[0] = 2;
+    net_attr(&net)->slice.end[0] = 4;
+    net_output(&net, y);
+    net_refuses(&net, "drop-cells");
+    net_end(&net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -540,6 +580,8 @@ int main(void)
         cmocka_unit_test(options),
         cmocka_unit_test(kept_for_training),
         cmocka_unit_test(equal_integers),
+        cmocka_unit_test(cells),
+        cmocka_unit_test(cells_that_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

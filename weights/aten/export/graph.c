@@ -318,27 +318,29 @@ static int read_nodes(struct reading *r, const cJSON *nodes)
 
 /* ---- inputs -------------------------------------------------------- */
 
-/* Sizes, -1 where they are symbols. */
-static int read_sizes(struct reading *r, const cJSON *sizes, int *rank,
-                      int64_t *dim)
+/* Sizes, -1 where they are symbols or computed from some. */
+static int read_sizes(struct reading *r, const cJSON *sizes,
+                      struct aten_input *in)
 {
     const int n = cJSON_GetArraySize(sizes);
     const cJSON *j;
 
     if (!cJSON_IsArray(sizes) || n > INFER_MAX_RANK)
         return malformed(r, "a tensor's sizes are missing or too many");
-    *rank = 0;
+    in->rank = 0;
     cJSON_ArrayForEach(j, sizes)
     {
         const cJSON *c = choice(j);
 
         if (!c)
             return malformed(r, "a size is malformed");
-        dim[*rank] = -1;
+        in->dim[in->rank] = -1;
         if (strcmp(c->string, "as_int") == 0 &&
-            !json_int64(c, 0, (int64_t)1 << 53, &dim[*rank]))
+            !json_int64(c, 0, (int64_t)1 << 53, &in->dim[in->rank]))
             return malformed(r, "a size is no size");
-        ++*rank;
+        if (json_string(c, "expr_str"))
+            in->symbol[in->rank] = span_of(json_string(c, "expr_str"));
+        in->rank++;
     }
     return 0;
 }
@@ -360,7 +362,7 @@ static int add_input(struct reading *r, const cJSON *graph, const char *name)
                          "input '%s' has PyTorch's type %lld, which is not "
                          "supported",
                          name, (long long)type);
-    rc = read_sizes(r, json_member(meta, "sizes"), &in->rank, in->dim);
+    rc = read_sizes(r, json_member(meta, "sizes"), in);
     if (rc < 0)
         error_prefix(r->err, "input '%s'", name);
     return rc;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ONNX RNN, GRU and LSTM, step by step.
+ * ONNX RNN, GRU and LSTM.
  *
- * The products with the inputs are one layer for all steps; each step adds the
- * product with the state, whose weights all steps share.  A sequence has a
- * fixed number of steps; where lengths are given, a step beyond the length of a
- * sequence leaves its state and gives 0.
+ * The products with the inputs are one layer for all steps.  The rest is a node
+ * `recurrent` for each direction, or unrolled: each step adds the product with
+ * the state, whose weights all steps share.  Where lengths are given, a step
+ * beyond the length of a sequence leaves its state and gives 0.
  *
  * Gates as ONNX orders them: RNN i; GRU z, r, h; LSTM i, o, f, c.
  */
@@ -17,6 +17,11 @@ enum cell { CELL_RNN, CELL_GRU, CELL_LSTM };
 
 #define GATES 4
 
+/* Most steps that are unrolled: one, whose product with the state is a layer
+ * like any other, and those that are asked for. */
+#define UNROLLED           1
+#define UNROLLED_IF_WANTED GRAPH_MAX_INPUTS
+
 /* Functions of a direction: of gates, of what enters the state, of the LSTM's
  * output. */
 struct functions {
@@ -26,11 +31,12 @@ struct functions {
 struct recurrent {
     enum cell cell;
     int gates, directions;
-    int64_t steps, hidden;
+    int64_t steps, hidden; /* steps: -1 where their number is free */
     bool reverse, input_forget, linear_before_reset, batch_first;
     float clip; /* 0: none */
     struct functions f[2];
-    int x;      /* S,N,I */
+    bool unrolled;
+    int x;      /* S,N,I unrolled, else N,S,I */
     int length; /* N,1, or -1 */
 };
 
@@ -38,7 +44,7 @@ struct recurrent {
 struct lane {
     const struct recurrent *r;
     const struct functions *f;
-    int input;       /* S,N,gates H: products with the inputs */
+    int input;       /* as x, gates H: products with the inputs */
     int weight;      /* of the state: gates H,H */
     int bias_h;      /* GRU with linear_before_reset: of gate h */
     int peephole[3]; /* i, o, f; or -1 */
@@ -122,13 +128,12 @@ static int read_sizes(struct onnx_import *im, struct recurrent *r)
     compose_need_rank(im, r->x, 3, 3);
     compose_need_rank(im, w, 3, 3);
     compose_need_rank(im, u, 3, 3);
-    if (r->batch_first)
+    r->steps = compose_free_dim(im, r->x, r->batch_first ? 1 : 0);
+    r->unrolled =
+        r->steps >= 0 &&
+        r->steps <= (im->options->unroll ? UNROLLED_IF_WANTED : UNROLLED);
+    if (r->batch_first == r->unrolled)
         r->x = compose_swap(im, r->x, 0, 1);
-    r->steps = compose_free_dim(im, r->x, 0);
-    if (im->rc == 0 && r->steps < 0)
-        return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "the number of steps of a sequence is free; "
-                         "--input-shape fixes it");
     r->hidden = compose_dim(im, u, 2);
     hidden = r->hidden;
     onnx_int(im, "hidden_size", 1, INT32_MAX, &hidden);
@@ -142,7 +147,7 @@ static int read_sizes(struct onnx_import *im, struct recurrent *r)
                          "the weights do not fit hidden_size %lld and the "
                          "input",
                          (long long)hidden);
-    if (im->rc == 0 && r->steps < 1)
+    if (im->rc == 0 && r->steps == 0)
         return onnx_fail(im, INFER_EUNSUPPORTED, "a sequence without steps");
     r->length = -1;
     if (onnx_has_input(im, 4))
@@ -329,6 +334,106 @@ static int step(struct onnx_import *im, struct lane *l, int64_t t)
     return keep(im, going, h, -1);
 }
 
+/* ---- a node for all steps ------------------------------------------ */
+
+/* A state of one sequence as that of each of x's. */
+static int of_each(struct onnx_import *im, const struct recurrent *r, int state)
+{
+    const int both[2] = {state, r->x};
+    union graph_attr attr;
+    int value = -1;
+
+    if (im->rc < 0 || state < 0 ||
+        compose_free_dim(im, state, 0) == compose_free_dim(im, r->x, 0))
+        return state;
+    onnx_defaults(GRAPH_EXPAND, &attr);
+    attr.dims.n = 2;
+    attr.dims.dim[0] = GRAPH_EXPAND_LIKE(0);
+    attr.dims.dim[1] = 1;
+    onnx_emit(im, GRAPH_EXPAND, &attr, both, 2, -1, &value);
+    return value;
+}
+
+/* The states h after all steps, and then c if that is wanted: N,S,H or N,S,2H.
+ */
+static int all_states(struct onnx_import *im, const struct lane *l, bool back)
+{
+    static const int64_t rows[2] = {3, -1}, vector[1] = {-1};
+    static const enum kern_cell cells[] = {KERN_CELL_RNN, KERN_CELL_GRU,
+                                           KERN_CELL_LSTM};
+    const struct recurrent *r = l->r;
+    const int first = r->cell == CELL_RNN ? 1 : 0;
+    int in[7] = {l->input,
+                 l->weight,
+                 l->bias_h,
+                 of_each(im, r, l->h),
+                 of_each(im, r, l->c),
+                 -1,
+                 -1};
+    union graph_attr attr;
+    int value = -1;
+
+    onnx_defaults(GRAPH_RECURRENT, &attr);
+    attr.recurrent.cell = cells[r->cell];
+    attr.recurrent.reverse = back;
+    attr.recurrent.reset_after = r->linear_before_reset;
+    attr.recurrent.input_forget = r->input_forget;
+    attr.recurrent.with_cell = r->cell == CELL_LSTM && onnx_has_output(im, 2);
+    attr.recurrent.clip = r->clip;
+    for (int i = 0; i + first < 3; i++)
+        attr.recurrent.act[i + first] = l->f->kind[i];
+    if (l->peephole[0] >= 0)
+        in[5] =
+            compose_reshape(im, compose_concat(im, 3, l->peephole, 0), 2, rows);
+    if (r->length >= 0)
+        in[6] = compose_reshape(im, r->length, 1, vector);
+    onnx_emit(im, GRAPH_RECURRENT, &attr, in, 7, -1, &value);
+    return value;
+}
+
+/* A part of the states, and of its steps that after which none comes: N,H. */
+static int last_state(struct onnx_import *im, int part, bool back)
+{
+    return compose_squeeze(im,
+                           back ? compose_slice(im, part, 1, 0, 1, 1)
+                                : compose_slice(im, part, 1, -1, INT32_MAX, 1),
+                           1);
+}
+
+/* 0 at and beyond the length of each sequence: N,S,H. */
+static int cut_to_length(struct onnx_import *im, const struct recurrent *r,
+                         int y)
+{
+    int going;
+
+    if (r->length < 0)
+        return y;
+    going = compose_binary(
+        im, KERN_GREATER, compose_cast(im, INFER_F32, r->length),
+        compose_cast(im, INFER_F32, compose_count_of(im, y, 1, 2, 1)));
+    return compose_where(im, compose_unsqueeze(im, going, 2), y,
+                         compose_number(im, INFER_F32, 0));
+}
+
+/* Direction d; gives S,1,N,H as run(). */
+static int run_node(struct onnx_import *im, const struct recurrent *r, int d,
+                    struct lane *l)
+{
+    const bool back = r->reverse || d == 1;
+    int y, h;
+
+    start(im, r, d, l);
+    y = h = all_states(im, l, back);
+    if (r->cell == CELL_LSTM && onnx_has_output(im, 2)) {
+        h = compose_slice(im, y, 2, 0, r->hidden, 1);
+        l->c = last_state(
+            im, compose_slice(im, y, 2, r->hidden, 2 * r->hidden, 1), back);
+    }
+    l->h = last_state(im, h, back);
+    return compose_unsqueeze(
+        im, compose_swap(im, cut_to_length(im, r, h), 0, 1), 1);
+}
+
 /* ---- the operators ------------------------------------------------- */
 
 /* All steps of direction d: S,1,N,H. */
@@ -376,14 +481,10 @@ int onnx_import_recurrent(struct onnx_import *im)
     onnx_arity(im, 3, most);
     read_attributes(im, &r);
     read_sizes(im, &r);
-    if (im->rc == 0 && r.steps > GRAPH_MAX_INPUTS)
-        return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "a sequence of %lld steps; up to %d are unrolled",
-                         (long long)r.steps, GRAPH_MAX_INPUTS);
     for (int d = 0; d < r.directions && im->rc == 0; d++) {
         struct lane l = {.h = -1, .c = -1};
 
-        y[d] = run(im, &r, d, &l);
+        y[d] = r.unrolled ? run(im, &r, d, &l) : run_node(im, &r, d, &l);
         h[d] = l.h;
         c[d] = l.c;
     }

@@ -254,8 +254,8 @@ static bool same_span(struct pb_span a, struct pb_span b)
 
 static bool slot_is_used(const struct input *in, int slot)
 {
-    for (int d = 1; d < in->info.rank; d++)
-        if (in->slot[d] == slot)
+    for (int d = 0; d < in->info.rank; d++)
+        if (in->info.dim[d] < 0 && in->slot[d] == slot)
             return true;
     return false;
 }
@@ -287,15 +287,15 @@ static void share_given_sizes(struct input *input, int n)
 }
 
 /* The slot that a dimension of the name of input n's dimension d has in an
- * input before it, or -1.  The same axis comes first: two dimensions of one
- * input are never taken for one. */
+ * input before it, or -1: states S,N,H of a batch N, say.  The same axis comes
+ * first: two dimensions of one input are never taken for one. */
 static int slot_of_name(const struct input *input, int n, int d)
 {
     const struct pb_span symbol = input[n].info.symbol[d];
 
     for (int other = 0; other < 2; other++)
         for (int i = 0; i < n && i < MAX_NAMED; i++)
-            for (int k = 1; k < input[i].info.rank; k++)
+            for (int k = 0; k < input[i].info.rank; k++)
                 if ((k == d || other) && input[i].info.dim[k] < 0 &&
                     same_span(input[i].info.symbol[k], symbol) &&
                     !slot_is_used(&input[n], input[i].slot[k]))
@@ -303,8 +303,8 @@ static int slot_of_name(const struct input *input, int n, int d)
     return -1;
 }
 
-/* Gives each free dimension behind the batch a slot of its own; dimensions of
- * one name in several inputs share one. */
+/* Gives each free dimension behind the batch a slot of its own, and the first
+ * ones slot 0; dimensions of one name in several inputs share one. */
 static void give_slots(struct onnx_import *im, struct input *input, int n)
 {
     bool taken[INFER_MAX_RANK] = {false};
@@ -313,14 +313,17 @@ static void give_slots(struct onnx_import *im, struct input *input, int n)
     im->several = false;
     im->free_slots = 0;
     for (int i = 0; i < n; i++)
-        for (int d = 1; d < input[i].info.rank; d++) {
+        for (int d = 0; d < input[i].info.rank; d++)
+            input[i].slot[d] = d == 0 ? 0 : -1;
+    for (int i = 0; i < n; i++)
+        for (int d = 0; d < input[i].info.rank; d++) {
             int slot = -1;
 
             if (input[i].info.dim[d] >= 0)
                 continue;
             if (!im->alike && is_named(input[i].info.symbol[d]))
                 slot = slot_of_name(input, i, d);
-            if (slot < 0 && (im->alike || !taken[d]))
+            if (slot < 0 && (im->alike || !taken[d] || d == 0))
                 slot = d;
             else if (slot < 0)
                 slot = next++;
@@ -328,7 +331,7 @@ static void give_slots(struct onnx_import *im, struct input *input, int n)
                 taken[d] = true;
             input[i].slot[d] = slot;
             im->several |= slot != d;
-            im->free_slots |= slot == d ? 1u << d : 0;
+            im->free_slots |= slot == d && d > 0 ? 1u << d : 0;
         }
 }
 
