@@ -86,6 +86,27 @@ TEST(test_values_that_are_none)
     graph_free(g);
 }
 
+/* A value that two nodes make: the first function refuses it, and the order of
+ * nodes does where a rewrite leaves it so. */
+TEST(test_two_producers)
+{
+    const int64_t dim[1] = {2};
+    struct graph *g = graph_new();
+    const int x = graph_add_input(g, "x", INFER_F32, 1, dim);
+    const int y = graph_add_value(g, "y"), z = graph_add_value(g, "z");
+    struct infer_error err = {0};
+
+    assert_int_equal(graph_add_node(g, GRAPH_SOFTMAX, "a", &x, 1, &y, 1), 0);
+    assert_int_equal(graph_add_node(g, GRAPH_SOFTMAX, "b", &x, 1, &y, 1),
+                     INFER_EARGUMENT);
+    assert_int_equal(graph_add_node(g, GRAPH_SOFTMAX, "b", &x, 1, &z, 1), 1);
+    graph_add_output(g, y);
+    g->node[1].out[0] = y;
+    assert_int_equal(graph_sort(g, &err), INFER_EFORMAT);
+    assert_non_null(strstr(err.text, "nodes 'a' and 'b' both produce 'y'"));
+    graph_free(g);
+}
+
 /* ---- constants and their bytes ------------------------------------- */
 
 TEST(test_shapes_of_constants)
@@ -317,6 +338,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_inputs_and_outputs),
         cmocka_unit_test(test_values_that_are_none),
+        cmocka_unit_test(test_two_producers),
         cmocka_unit_test(test_shapes_of_constants),
         cmocka_unit_test(test_bytes_that_are_not_there),
         cmocka_unit_test(test_pictures),
