@@ -398,6 +398,7 @@ static int begin_operator(struct tflite_import *im)
     im->row = tflite_op_find(im->op.code);
     im->raw = false;
     im->first_node = im->g->n_nodes;
+    im->signed_weights = tflite_signed_weights(im);
     return check_inputs(im);
 }
 

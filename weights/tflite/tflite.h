@@ -208,10 +208,11 @@ struct tflite_import {
     /* The operator being imported. */
     struct tflite_operator op;
     const struct tflite_op *row;
-    int status;     /* negative once it is refused; nothing is done then */
-    bool raw;       /* integers stay as they are */
-    int first_node; /* of those made for it */
-    char text[384]; /* why it is refused */
+    int status;          /* negative once it is refused; nothing is done then */
+    bool raw;            /* integers stay as they are */
+    bool signed_weights; /* of UINT8 are bytes with a sign (hybrid.c) */
+    int first_node;      /* of those made for it */
+    char text[384];      /* why it is refused */
     struct tflite_cause cause[TFLITE_MAX_CAUSES];
     int n_causes, more_causes;
 };
@@ -457,6 +458,8 @@ bool tflite_wide_softmax(struct tflite_import *im, float beta);
 
 /* ---- integers as weights of floats (hybrid.c) ---------------------- */
 
+/* Whether UINT8 weights of the operator hold integers with a sign. */
+bool tflite_signed_weights(struct tflite_import *im);
 /* Whether the kernel of input x and weights w rounds x at run time, and the
  * graph is to do so. */
 bool tflite_is_hybrid(struct tflite_import *im, int x, int w);

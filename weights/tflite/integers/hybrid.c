@@ -20,11 +20,29 @@
  * are those that the kernels round: a last bit can move a number by a step. */
 #define LEAST_SCALE 1e-30f
 
+/* CONV_2D, FULLY_CONNECTED, SVDF, and the sequences of RNN and LSTM: beside
+ * floats their kernels read UINT8 weights as INT8, without a zero point. */
+bool tflite_signed_weights(struct tflite_import *im)
+{
+    static const int codes[] = {3, 9, 27, 35, 44};
+    struct infer_error fault;
+    struct tflite_tensor t;
+
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (im->op.code == codes[i] && tflite_has(im, 0))
+            return tflite_model_tensor(im->m, fb_list_i32(&im->op.in, 0),
+                                       &fault, &t) == 0 &&
+                   t.type == TFLITE_FLOAT32;
+    return false;
+}
+
 bool tflite_is_hybrid(struct tflite_import *im, int x, int w)
 {
     return im->options->dynamic_range &&
            tflite_input_tensor(im, x).type == TFLITE_FLOAT32 &&
-           tflite_input_tensor(im, w).type == TFLITE_INT8 &&
+           (tflite_input_tensor(im, w).type == TFLITE_INT8 ||
+            (tflite_input_tensor(im, w).type == TFLITE_UINT8 &&
+             im->signed_weights)) &&
            tflite_known(im, w, 0);
 }
 

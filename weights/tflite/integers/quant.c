@@ -151,6 +151,7 @@ struct constant *tflite_dequantised(struct tflite_import *im,
 {
     const int64_t n = (int64_t)t->scale.count;
     struct constant *to = tflite_constant_new(im, INFER_F32, c->rank, c->dim);
+    const bool signs = im->signed_weights && t->type == TFLITE_UINT8;
     int64_t inner = 1, count;
     float *y;
 
@@ -173,11 +174,13 @@ struct constant *tflite_dequantised(struct tflite_import *im,
     for (int64_t i = 0; i < count; i++) {
         const size_t k = n > 1 ? (size_t)(i / inner % n) : 0;
         const int64_t zero =
-            k < t->zero_point.count    ? fb_list_i64(&t->zero_point, k)
+            signs                      ? 0
+            : k < t->zero_point.count  ? fb_list_i64(&t->zero_point, k)
             : t->zero_point.count == 1 ? fb_list_i64(&t->zero_point, 0)
                                        : 0;
-        const float v =
-            (float)(scalar_load(c->dtype, c->data, i) - (double)zero);
+        const double q = signs ? (double)(int8_t)c->data[i]
+                               : scalar_load(c->dtype, c->data, i);
+        const float v = (float)(q - (double)zero);
         y[i] = raw ? v : v * fb_list_f32(&t->scale, k);
     }
     return to;

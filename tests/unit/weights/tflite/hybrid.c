@@ -175,9 +175,30 @@ TEST(test_recurrent)
     graph_free(must_read(&m));
 }
 
+/* UINT8 weights beside floats are bytes with a sign, as TensorFlow reads them,
+ * whatever their zero point is. */
+TEST(test_bytes)
+{
+    static const unsigned char w[] = {255, 2, 128, 127};
+    static const float x[] = {1, 10}, want[] = {9.5f, 571};
+    struct model m = {.n_ops = 0};
+    int in[2], y;
+
+    in[0] = model_float(&m, "x", DIMS(1, 2), NULL);
+    in[1] = model_quantised(&m, "w", TFLITE_UINT8, DIMS(2, 2), w, 0.5f, 128);
+    y = model_float(&m, "y", DIMS(1, 2), NULL);
+    model_op(&m, 9, in, 2, y);
+    model_io(&m, in[0], y);
+    float got[2];
+    run_model(must_read(&m), x, DIMS(1, 2), got, 2);
+    assert_float_equal(got[0], want[0], 0);
+    assert_float_equal(got[1], want[1], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_convolutions),
         cmocka_unit_test(test_recurrent),
