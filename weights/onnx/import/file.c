@@ -138,6 +138,51 @@ static int import_model(struct onnx_model *m,
                : onnx_import_either(&settings, m->graph.name, out);
 }
 
+/* Sizes that an input leaves open and the network has one number for
+ * (few_sizes.c): "64x64", "" where there are none. */
+static void fixed_sizes(const struct onnx_value_info *info,
+                        const struct graph *g, char *text, size_t bytes)
+{
+    char name[128];
+    size_t used = 0;
+    int value;
+
+    *text = '\0';
+    snprintf(name, sizeof name, "%.*s", PB_TEXT(info->name, 120));
+    value = graph_find_value(g, name);
+    for (int d = 1; value >= 0 && d < info->rank && used < bytes; d++)
+        if (info->dim[d] < 0 && d < g->value[value].rank &&
+            g->value[value].dim[d] >= 0)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%lld",
+                                     used > 0 ? "x" : "",
+                                     (long long)g->value[value].dim[d]);
+}
+
+/* Says of which inputs one size alone is taken though the file leaves it open.
+ */
+static int say_fixed(const struct onnx_model *m,
+                     const struct weights_options *options,
+                     const struct graph *g, struct infer_error *err,
+                     char *detail, size_t bytes)
+{
+    const struct onnx_list *list = &m->graph.input;
+
+    for (size_t i = 0; i < list->count && options->input_count == 0; i++) {
+        const size_t used = strlen(detail);
+        struct onnx_value_info info;
+        char sizes[48];
+        const int rc = onnx_value_info_parse(m, list->item[i], err, &info);
+
+        if (rc < 0)
+            return rc;
+        fixed_sizes(&info, g, sizes, sizeof sizes);
+        if (*sizes)
+            snprintf(detail + used, bytes - used, ", %.*s takes %s alone",
+                     PB_TEXT(info.name, 24), sizes);
+    }
+    return 0;
+}
+
 static int read_onnx(struct weights_file *file,
                      const struct weights_options *options,
                      struct infer_error *err, struct weights_import *out)
@@ -160,6 +205,9 @@ static int read_onnx(struct weights_file *file,
                  PB_TEXT(m.producer, 40),
                  m.producer_version.bytes > 0 ? " " : "",
                  PB_TEXT(m.producer_version, 24));
+        if (rc == 0)
+            rc = say_fixed(&m, options, out->graph, err, out->detail,
+                           sizeof(out->detail));
         out->bytes = file->blob->bytes + m.external_bytes;
     }
     onnx_model_close(&m);

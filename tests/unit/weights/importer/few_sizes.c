@@ -121,6 +121,29 @@ TEST(test_positions)
     graph_free(g);
 }
 
+/* What is said of the file. */
+static void says(const struct pb_message *m, const char *words)
+{
+    struct weights_file file = {.path = "said.onnx"};
+    struct weights_options options;
+    struct weights_import import;
+    struct infer_error err = {0};
+    unsigned char *copy = malloc(m->size);
+
+    assert_non_null(copy);
+    memcpy(copy, m->data, m->size);
+    file.blob = blob_new(copy, m->size);
+    assert_non_null(file.blob);
+    weights_options_init(&options);
+    weights_import_init(&import);
+    if (weights_format_onnx.read(&file, &options, &err, &import) < 0)
+        fail_msg("%s", err.text);
+    if (!strstr(import.detail, words))
+        fail_msg("'%s' does not say '%s'", import.detail, words);
+    weights_import_clear(&import);
+    blob_unref(file.blob);
+}
+
 /* As many places as 4x4, of which the result has the rows and columns, or a
  * factor: 8x128 pixels have as many and are no picture of the graph's. */
 TEST(test_numbers)
@@ -154,7 +177,9 @@ TEST(test_numbers)
             graph_node(&m, "Cast", "columns", "f", &a);
             graph_node(&m, "Mul", "u f", "y", NULL);
         }
-        g = must_read(model_of(&m, 13));
+        m = model_of(&m, 13);
+        says(&m, "x takes 32x32 alone");
+        g = must_read(m);
         for (int i = 0; i < 32; i++)
             want[i] = (block_of(x, 32, 32, 8, i / 16, i / 4 % 4, i % 4) +
                        positions[i % 16]) *
