@@ -466,6 +466,10 @@ TARGET static void rows_of(const struct vector_rows *r, int64_t rows,
             product_panel(1, r->x, r->x_step, panel, next, channels, rows, t,
                           p == from);
     }
+    if (e->on_rows && r->y_step == last - first) { /* all of the rows */
+        cpu_act(&e->of.act, r->y, r->y, rows * r->y_step);
+        return;
+    }
     for (i = 0; i < rows && e->on_rows; i++) {
         float *y = r->y + i * r->y_step + first;
 
