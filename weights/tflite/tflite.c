@@ -625,6 +625,9 @@ static int attempt(struct tflite_model *m,
     return rc;
 }
 
+/* An attempt finds the states that the one before could not know. */
+#define MOST_ATTEMPTS 4
+
 static int read_tflite(struct weights_file *file,
                        const struct weights_options *options,
                        struct infer_error *err, struct weights_import *out)
@@ -646,8 +649,11 @@ static int read_tflite(struct weights_file *file,
         rc = attempt(&m, options, true, err, &freed, &out->graph);
     else
         freed = false;
-    while (rc < 0 && freed && rc != INFER_EMEMORY)
+    for (int more = MOST_ATTEMPTS; rc < 0 && freed && more > 0; more--) {
+        if (rc == INFER_EMEMORY)
+            break;
         rc = attempt(&m, options, false, err, &freed, &out->graph);
+    }
     if (rc == 0)
         rc = tflite_metadata_apply(&m, out->graph, err);
     if (rc == 0)
