@@ -109,6 +109,7 @@ static int configure(struct infer_session *s,
     s->config.deterministic = o->deterministic != 0;
     s->config.keep_tensors = o->keep_tensors != 0;
     s->config.pad_channels = s->device.kern.kind == KERN_CUDA;
+    s->config.apart = s->device.kern.kind == KERN_CUDA;
     s->config.chains = s->device.kern.kind == KERN_CUDA;
     s->config.precision = precision;
     s->config.progress = o->progress;

@@ -11,7 +11,7 @@
 
 static lower_fn *const table[GRAPH_OP_COUNT] = {
     [GRAPH_CONV] = lower_conv,
-    [GRAPH_CONV_TRANSPOSE] = lower_layer,
+    [GRAPH_CONV_TRANSPOSE] = lower_conv_transpose,
     [GRAPH_DENSE] = lower_layer,
     [GRAPH_MATMUL] = lower_product,
     [GRAPH_POOL] = lower_pool,

@@ -51,6 +51,11 @@ int lower_defer_chain(const struct lower *l, const struct plan_emit *first,
 int lower_end_chain(const struct lower *l, struct plan_emit *second,
                     bool *done);
 
+/* True of a convolution of three dimensions, of which lower_begin() says e,
+ * that is done as one of two (conv/lower_volume.c), and that. */
+bool lower_is_volume(const struct lower *l, const struct plan_emit *e);
+int lower_volume(const struct lower *l, struct plan_emit *e);
+
 /* Layers on integers (lower_integers.c).  True of a layer, and of a node
  * quantize or dequantize, that needs no step of its own. */
 bool lower_is_integer(const struct lower *l);
@@ -75,9 +80,9 @@ int lower_squeeze(const struct lower *l, bool *done);
 
 /* A product of two matrices, or attention (lower_attention.c). */
 lower_fn lower_product;
-lower_fn lower_conv, lower_pool, lower_reduce, lower_arg_reduce, lower_unary,
-    lower_resize, lower_scale_shift, lower_binary, lower_cast, lower_identity,
-    lower_quantize, lower_dequantize;
+lower_fn lower_conv, lower_conv_transpose, lower_pool, lower_reduce,
+    lower_arg_reduce, lower_unary, lower_resize, lower_scale_shift,
+    lower_binary, lower_cast, lower_identity, lower_quantize, lower_dequantize;
 lower_fn lower_concat, lower_gather, lower_parts, lower_reshaped, lower_tile,
     lower_depth_to_space, lower_space_to_depth;
 

@@ -46,7 +46,7 @@ static int lower_as_dense(const struct lower *l, struct plan_emit *e)
 int lower_conv(const struct lower *l)
 {
     struct plan_emit e;
-    bool dense, done = false;
+    bool dense, volume, done = false;
     int rc;
 
     if (lower_is_integer(l))
@@ -59,9 +59,13 @@ int lower_conv(const struct lower *l)
     if (rc < 0 || done)
         return rc;
     dense = is_dense_layer(l, &e);
-    rc = lower_fuse_input_scale(l, !dense && !l->plan->config->products, &e);
+    volume = !dense && lower_is_volume(l, &e);
+    rc = lower_fuse_input_scale(
+        l, !dense && !volume && !l->plan->config->products, &e);
     if (rc < 0)
         return rc;
+    if (volume)
+        return lower_volume(l, &e);
     return dense ? lower_as_dense(l, &e) : lower_end(l, &e);
 }
 

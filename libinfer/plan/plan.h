@@ -44,6 +44,9 @@ struct plan_config {
     bool channels_last;
     /* Channels of 16-bit types are padded to multiples of 8 (pad/pad.c). */
     bool pad_channels;
+    /* Convolutions of three dimensions, and transposed ones whose windows do
+     * not overlap, are done by others (conv/). */
+    bool apart;
     /* Two convolutions may be one step (lower_chain.c). */
     bool chains;
     /* Squeeze-and-excitation and attention stay the nodes that spell them out:
