@@ -25,7 +25,7 @@
 #include "kernels/cuda/types.cuh"
 
 #define THREADS 256
-/* Below this a tile would be mostly empty. */
+/* Below this a tile would be mostly empty, in whatever form. */
 #define TILE_LEAST 8
 
 struct copy_args {
@@ -112,6 +112,20 @@ static int find_vectors(struct copy_args *t, const struct copy_args *c,
 }
 
 /* ---- transpose ----------------------------------------------------- */
+
+/* True if less than half of the tiles is used and words are possible. */
+static bool words_are_better(const struct kern_problem *p,
+                             const struct transpose_args *t)
+{
+    const int64_t side = TILE;
+    const int64_t all = (t->rows + side - 1) / side * side *
+                        ((t->columns + side - 1) / side * side);
+    struct words_form form;
+
+    return p->in[0].dtype == p->out[0].dtype &&
+           2 * t->rows * t->columns < all &&
+           words_form_of(p, NULL, NULL, &form);
+}
 
 /* Finds the two dimensions. */
 static int find_tile(struct transpose_args *t, const struct copy_args *c,
@@ -320,8 +334,27 @@ KERN_FUNCTIONS(copy_cuda_vec) = {
     .supports = supports_form<struct copy_args, find_vectors>,
     .launch = launch_vectors,
 };
+static int supports_transpose(const struct kern_problem *p,
+                              const struct kern_device *d,
+                              struct infer_error *why)
+{
+    struct copy_args a = {};
+    struct transpose_args t = {};
+    int rc = check_pair(p, why);
+
+    (void)d;
+    if (rc < 0)
+        return rc;
+    init(&a, p);
+    rc = find_tile(&t, &a, why);
+    if (rc == 0 && words_are_better(p, &t))
+        rc = error_set(why, INFER_EUNSUPPORTED,
+                       "copy: half of its tiles would be empty");
+    return rc;
+}
+
 KERN_FUNCTIONS(copy_cuda_transpose) = {
-    .supports = supports_form<struct transpose_args, find_tile>,
+    .supports = supports_transpose,
     .launch = launch_form<struct transpose_args, find_tile>,
 };
 KERN_FUNCTIONS(copy_cuda_interleave) = {

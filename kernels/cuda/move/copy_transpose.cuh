@@ -2,9 +2,16 @@
 /*
  * Transposition of the two innermost dimensions of a copy.
  *
- * A block of 32 x 8 threads moves a tile of 64 x 64 through shared memory in
- * pairs, 33 pairs a row so that columns spread over the banks (33 KiB for
- * 8-byte elements at most).  A thread loads 8 pairs before it stores the first.
+ * Pairs: a block of 32 x 8 threads moves a tile of 64 x 64 through shared
+ * memory in pairs, 33 pairs a row so that columns spread over the banks (33 KiB
+ * for 8-byte elements at most).  A thread loads 8 pairs before it stores the
+ * first.
+ *
+ * Units, for elements of 1 and 2 bytes: a unit is 8 bytes, V elements.  A block
+ * of 16 x 16 threads moves a tile of 16 V x 16 V; a thread turns V x V elements
+ * in registers.  Unit u of row r lies at u ^ r / V, so that neither writing
+ * columns nor reading rows of units meets a bank twice.
+ *
  * blockIdx: tiles along the output's innermost dimension, along the input's,
  * the rest.
  */
@@ -17,6 +24,7 @@
 
 #define TILE      64
 #define TILE_ROWS 8
+#define UNITS     16
 
 struct transpose_args {
     int64_t rows, columns;   /* innermost of the input, of the output */
@@ -64,10 +72,11 @@ store_pair(T *p, int64_t left, bool pairs, const vec<T, 2> &v)
 /* tile[r][c]: row r of columns 2 c and 2 c + 1. */
 template <typename In, typename Out>
 static __device__ __forceinline__ void
-transpose_tile(const struct transpose_args &a, const In *x, Out *y,
-               int64_t rows, int64_t columns, vec<Out, 2> (*tile)[TILE / 2 + 1])
+transpose_pairs(const struct transpose_args &a, const In *x, Out *y,
+                int64_t rows, int64_t columns)
 {
     constexpr int STEPS = TILE / 2 / TILE_ROWS;
+    __shared__ vec<Out, 2> tile[TILE][TILE / 2 + 1];
     const int lane = 2 * threadIdx.x;
     vec<In, 2> v[STEPS][2];
 
@@ -95,12 +104,81 @@ transpose_tile(const struct transpose_args &a, const In *x, Out *y,
     __syncthreads();
 }
 
+/* V neighbours, 0 where there are fewer. */
+template <typename T, int V>
+static __device__ __forceinline__ vec<T, V> load_unit(const T *p, int64_t left)
+{
+    vec<T, V> v = {};
+
+    if (left >= V)
+        return load_vec<T, V>(p);
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        if (i < left)
+            v.at[i] = p[i];
+    return v;
+}
+
+template <typename T, int V>
+static __device__ __forceinline__ void store_unit(T *p, int64_t left,
+                                                  const vec<T, V> &v)
+{
+    if (left >= V) {
+        store_vec<T, V>(p, v);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        if (i < left)
+            p[i] = v.at[i];
+}
+
 template <typename In, typename Out>
-static __global__ void __launch_bounds__(TILE / 2 * TILE_ROWS)
+static __device__ __forceinline__ void
+transpose_units(const struct transpose_args &a, const In *x, Out *y,
+                int64_t rows, int64_t columns)
+{
+    constexpr int V = 8 / (int)sizeof(Out);
+    __shared__ vec<Out, V> tile[UNITS * V][UNITS];
+    const int lane = V * threadIdx.x, first = V * threadIdx.y;
+    vec<In, V> v[V];
+
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        v[j] = load_unit<In, V>(x + lane + (first + j) * a.x_column,
+                                first + j < columns ? rows - lane : 0);
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        vec<Out, V> turned;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            turned.at[j] = convert<Out>(v[j].at[i]);
+        tile[lane + i][threadIdx.y ^ threadIdx.x] = turned;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int s = 0; s < V; s++) {
+        const int r = s * UNITS + threadIdx.y;
+        store_unit<Out, V>(y + lane + r * a.y_row,
+                           r < rows ? columns - lane : 0,
+                           tile[r][threadIdx.x ^ (r / V)]);
+    }
+    __syncthreads();
+}
+
+/* The sides of a block's tile. */
+template <typename Out, bool IN_UNITS>
+static __host__ __device__ constexpr int tile_side(void)
+{
+    return IN_UNITS ? UNITS * 8 / (int)sizeof(Out) : TILE;
+}
+
+template <typename In, typename Out, bool IN_UNITS>
+static __global__ void __launch_bounds__(256)
     transpose_kernel(const __grid_constant__ struct transpose_args a)
 {
-    __shared__ vec<Out, 2> tile[TILE][TILE / 2 + 1];
-    const int64_t column = blockIdx.x * (int64_t)TILE;
+    constexpr int SIDE = tile_side<Out, IN_UNITS>();
+    const int64_t column = blockIdx.x * (int64_t)SIDE;
 
     launch_wait();
     for (int64_t z = blockIdx.z; z < a.batch; z += gridDim.z) {
@@ -113,38 +191,64 @@ static __global__ void __launch_bounds__(TILE / 2 * TILE_ROWS)
             from += i * a.x_stride[d];
             to += i * a.y_stride[d];
         }
-        for (int64_t row = blockIdx.y * (int64_t)TILE; row < a.rows;
-             row += gridDim.y * (int64_t)TILE)
-            transpose_tile(a, (const In *)a.x + from + row,
-                           (Out *)a.y + to + row * a.y_row, a.rows - row,
-                           a.columns - column, tile);
+        for (int64_t row = blockIdx.y * (int64_t)SIDE; row < a.rows;
+             row += gridDim.y * (int64_t)SIDE) {
+            const In *x = (const In *)a.x + from + row;
+            Out *y = (Out *)a.y + to + row * a.y_row;
+
+            if constexpr (IN_UNITS)
+                transpose_units(a, x, y, a.rows - row, a.columns - column);
+            else
+                transpose_pairs(a, x, y, a.rows - row, a.columns - column);
+        }
     }
 }
 
-/* True if all pairs of one side start at multiples of their size. */
-static bool has_pairs(const void *at, size_t size, int64_t side, int rank,
-                      const int64_t *stride)
+/* True if all groups of n of one side start at multiples of their size. */
+static bool has_groups(const void *at, size_t size, int n, int64_t side,
+                       int rank, const int64_t *stride)
 {
-    bool even = (uintptr_t)at % (2 * size) == 0 && side % 2 == 0;
+    bool even = (uintptr_t)at % (n * size) == 0 && side % n == 0;
 
     for (int d = 0; even && d < rank; d++)
-        even = stride[d] % 2 == 0;
+        even = stride[d] % n == 0;
     return even;
+}
+
+template <typename In, typename Out, bool IN_UNITS>
+static int start_transpose(const struct transpose_args *t,
+                           const struct kern_args *args,
+                           struct infer_error *err)
+{
+    constexpr int SIDE = tile_side<Out, IN_UNITS>();
+    const int64_t rows = (t->rows + SIDE - 1) / SIDE;
+    const dim3 grid(cuda_blocks(t->columns, SIDE),
+                    (unsigned)(rows < 65535 ? rows : 65535),
+                    (unsigned)(t->batch < 65535 ? t->batch : 65535));
+    const dim3 block =
+        IN_UNITS ? dim3(UNITS, UNITS) : dim3(TILE / 2, TILE_ROWS);
+
+    return launch_chained(transpose_kernel<In, Out, IN_UNITS>, grid, block, 0,
+                          args->stream, *t, err);
 }
 
 template <typename In, typename Out>
 static int run(struct transpose_args *t, const struct kern_args *args,
                struct infer_error *err)
 {
-    const int64_t rows = (t->rows + TILE - 1) / TILE;
-    const dim3 grid(cuda_blocks(t->columns, TILE),
-                    (unsigned)(rows < 65535 ? rows : 65535),
-                    (unsigned)(t->batch < 65535 ? t->batch : 65535));
+    if constexpr (sizeof(In) == sizeof(Out) && sizeof(Out) <= 2) {
+        constexpr int V = 8 / (int)sizeof(Out);
 
-    t->x_pairs = has_pairs(t->x, sizeof(In), t->x_column, t->rank, t->x_stride);
-    t->y_pairs = has_pairs(t->y, sizeof(Out), t->y_row, t->rank, t->y_stride);
-    return launch_chained(transpose_kernel<In, Out>, grid,
-                          dim3(TILE / 2, TILE_ROWS), 0, args->stream, *t, err);
+        if (has_groups(t->x, sizeof(In), V, t->x_column, t->rank,
+                       t->x_stride) &&
+            has_groups(t->y, sizeof(Out), V, t->y_row, t->rank, t->y_stride))
+            return start_transpose<In, Out, true>(t, args, err);
+    }
+    t->x_pairs =
+        has_groups(t->x, sizeof(In), 2, t->x_column, t->rank, t->x_stride);
+    t->y_pairs =
+        has_groups(t->y, sizeof(Out), 2, t->y_row, t->rank, t->y_stride);
+    return start_transpose<In, Out, false>(t, args, err);
 }
 
 #endif
