@@ -21,8 +21,8 @@ static const struct names timm = {"conv_dw", "norm", "mlp.fc1", "mlp.fc2",
 static int block(struct arch_build *b, const struct names *n, const char *name,
                  int x, int channels)
 {
-    const int64_t scale[3] = {channels, 1, 1};
-    int gate, y;
+    const int64_t scale[1] = {channels};
+    int in[2], node, y;
 
     y = arch_conv(b, arch_join(name, n->depthwise).text, x,
                   (struct arch_conv){.in = channels,
@@ -42,8 +42,11 @@ static int block(struct arch_build *b, const struct names *n, const char *name,
         b, arch_join(name, n->project).text, y,
         (struct arch_conv){
             .in = 4 * channels, .out = channels, .kernel = 1, .bias = true});
-    gate = arch_weight(b, arch_join(name, n->scale).text, 3, scale);
-    return arch_add(b, x, arch_binary(b, KERN_MUL, y, gate));
+    in[0] = y;
+    in[1] = arch_weight(b, arch_join(name, n->scale).text, 1, scale);
+    return arch_add(b, x,
+                    arch_node(b, GRAPH_SCALE_SHIFT,
+                              arch_join(name, n->scale).text, in, 2, &node));
 }
 
 /* Fewer pixels, more channels: norm and convolution 2x2. */

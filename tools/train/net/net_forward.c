@@ -108,6 +108,17 @@ static void softmax(const struct lowering *f)
     net_launch(f->n, &e);
 }
 
+/* Rows of a transposed picture stay where its pixels' channels lie. */
+static void layer_norm(const struct lowering *f)
+{
+    struct net_launch e = net_fwd_begin(f);
+    const struct kern_tensor *x = &e.in[0].t;
+
+    e.out[0] = *slot(f, f->out) = net_tensor(f->n, memory_of(f), x->dtype,
+                                             x->rank, x->dim, view_layout(x));
+    net_launch(f->n, &e);
+}
+
 /* A fill and a copy, which move whole vectors where pixels keep their channels.
  */
 static void pad_zeros(const struct lowering *f)
@@ -175,7 +186,7 @@ static net_rule *const rules[GRAPH_OP_COUNT] = {
     [GRAPH_DENSE] = dense,
     [GRAPH_BATCH_NORM] = net_fwd_batch_norm,
     [GRAPH_CONV_TRANSPOSE] = layer,
-    [GRAPH_LAYER_NORM] = layer,
+    [GRAPH_LAYER_NORM] = layer_norm,
     [GRAPH_GROUP_NORM] = layer,
     [GRAPH_SCALE_SHIFT] = layer,
     [GRAPH_PRELU] = layer,

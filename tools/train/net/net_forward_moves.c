@@ -46,6 +46,18 @@ static bool is_copied_next(const struct lowering *f)
            net_fwd_pads_zeros(f, &node->attr.pad);
 }
 
+/* True if a transposed picture may stay where it lies: a layer norm alone reads
+ * its rows, or it is as pictures lie. */
+static bool stays(const struct lowering *f, const struct view *part)
+{
+    const int user = graph_single_user(f->n->g, f->out);
+
+    return f->node->op == GRAPH_TRANSPOSE && f->chain->act < 0 &&
+           (kern_tensor_is_dense(&part->t, NET_LAYOUT) ||
+            (user >= 0 && f->n->g->node[user].op == GRAPH_LAYER_NORM &&
+             kern_tensor_is_dense(&part->t, KERN_NCHW)));
+}
+
 void net_fwd_parts(const struct lowering *f)
 {
     const struct view x = input(f, 0, false);
@@ -58,7 +70,8 @@ void net_fwd_parts(const struct lowering *f)
                                      net_err(f->n), &part));
         if (f->n->rc < 0)
             return;
-        if (f->node->op == GRAPH_SLICE && is_copied_next(f)) {
+        if ((f->node->op == GRAPH_SLICE && is_copied_next(f)) ||
+            stays(f, &part)) {
             *slot(f, f->out) = part;
             return;
         }
