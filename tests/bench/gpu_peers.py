@@ -7,6 +7,7 @@ milliseconds a batch by the GPU's clock.
                  [--batches=1,8,32,128,256] [--rivals=graph,compile,auto:1+128]
                  [--precision=fp16|fp32] [--tune=on,off] [--markdown=FILE]
                  [--json=FILE] [--check] [--start] [--profile=resnet50:1,...]
+                 [--profile-below=RATIO]
                  [--rival-limit=SECONDS] [--budget=SECONDS]
                  [--at-once=N] [--compile-cache=FOLDER]
 
@@ -20,20 +21,24 @@ line of the table in a process of its own: a mode that needs more than
 --rival-limit to compile and run is given up and the table says so; what
 --budget leaves no time for is "not reached". A mode may be asked for some of
 the batches only, and more than once; lines are begun in the order given, each
-batch with all networks. --at-once lets several lines compile together, which
-is the work of the CPU; while one is timed, the others are stopped. Networks
-may be measured apart, one run a GPU, with --networks, and with some of the
-batches only.
+batch with all networks. --at-once lets several networks be converted, and
+several lines compile together, which is the work of the CPU; while one is timed,
+the others are stopped. Networks may be measured apart, one run a GPU, with --networks, and with
+some of the batches only.
+
+--profile-below=RATIO prints infer's steps for the lines on which it is not so
+many times as fast as the best rival.
 
 --tune=on,off adds a column of infer without measured kernels.  --check compares
 infer's outputs in every precision, and PyTorch's, with double precision.
 --start times fresh processes of both to their first result on the first network.
 """
 import argparse
+import concurrent.futures
 import copy
 import json
+import multiprocessing
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -45,7 +50,9 @@ BEGIN = time.perf_counter()  # loading PyTorch counts
 import numpy
 import torch
 
+import rivals
 import torch_networks
+import torch_rival
 
 NETWORKS = ["resnet50", "resnet18", "vgg16", "mobilenet_v2", "squeezenet1_1",
             "efficientnet_b0"]
@@ -65,7 +72,7 @@ SIZES = {}
 def make_network(name):
     """A network in evaluation mode, its running statistics from noise."""
     torch.manual_seed(1)
-    net, SIZES[name] = torch_networks.seen(name, "cuda")
+    net, SIZES[name] = torch_networks.seen(name, "cuda", torch_rival.TURN)
     return net
 
 
@@ -93,7 +100,10 @@ def exported(folder, name, net):
 
 def convert(args, folder, name, net):
     pth = state_file(folder, name)
-    torch.save({k: v.cpu() for k, v in net.state_dict().items()}, pth)
+    state = net.state_dict()  # its metadata, which some networks ask for, too
+    for key in state:
+        state[key] = state[key].cpu()
+    torch.save(state, pth)
     source = [pth, "--arch=" + name]
     if name not in NETWORKS:
         source = [exported(folder, name, net)]
@@ -104,11 +114,14 @@ def convert(args, folder, name, net):
 
 # ---- infer -----------------------------------------------------------------
 
+def infer_command(args, folder, *options):
+    return [args.infer, "-d", "cuda", f"--backend={args.backend}",
+            "--tune-cache=" + os.path.join(folder, "tuning.json"), *options]
+
+
 def run_infer(args, folder, *options):
-    done = subprocess.run(
-        [args.infer, "-d", "cuda", f"--backend={args.backend}",
-         "--tune-cache=" + os.path.join(folder, "tuning.json"), *options],
-        capture_output=True, text=True)
+    done = subprocess.run(infer_command(args, folder, *options),
+                          capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip() or f"exit {done.returncode}")
     if done.stderr.strip():
@@ -116,22 +129,31 @@ def run_infer(args, folder, *options):
     return done.stdout
 
 
-def bench_infer(args, folder, name, batch, tune):
-    """Milliseconds, or None where it fails."""
-    try:
-        text = run_infer(args, folder,
+def bench_command(args, folder, name, batch, tune):
+    return infer_command(args, folder,
                          "-m", model_file(folder, name, args.precision),
                          "--bench", "-v", "--json", f"-b{batch}",
                          f"--precision={args.precision}", f"--tune={tune}",
                          f"--duration={args.seconds}")
-        return json.loads(text)["median_ms"]
-    except (RuntimeError, ValueError, KeyError) as fault:
-        print(f"{name} batch {batch} infer: {fault}", flush=True)
-        return None
 
 
-def profile_infer(args, folder, what):
-    name, batch = what.split(":")
+def take_time(task, code, out, err):
+    """Enters infer's milliseconds, None where it failed, in a line."""
+    row, tune = task
+    if err.strip():
+        print(err.strip(), flush=True)
+    try:
+        if code:
+            raise ValueError(f"exit {code}")
+        row["infer"][tune] = json.loads(out)["median_ms"]
+    except (ValueError, KeyError) as fault:
+        row["infer"][tune] = None
+        print(f"{row['network']} batch {row['batch']}: {fault}")
+    print(f"{time.perf_counter() - BEGIN:.0f} s: {row['network']} batch "
+          f"{row['batch']} infer: {row['infer']}", flush=True)
+
+
+def profile_infer(args, folder, name, batch):
     print(f"profile of {name}, batch {batch}")
     print(run_infer(args, folder,
                     "-m", model_file(folder, name, args.precision), "--bench",
@@ -234,167 +256,25 @@ def start_to_result(args, folder, name):
 
 # ---- PyTorch ---------------------------------------------------------------
 
-class Rival:
-    """A process that compiles and times the modes of one line of the table."""
-
-    def __init__(self, args, folder, row):
-        self.row, self.limit = row, args.rival_limit
+def make_rival(args, folder):
+    """What makes the process of a line."""
+    def make(row):
         name = row["network"]
-        self.errors = os.path.join(
-            folder, f"{file_name(name)}-{row['batch']}.txt")
-        environment = dict(os.environ)
+        own = f"{file_name(name)}-{row['batch']}"
+        # Several share the cores: each needs few processes that compile.
+        environment = {"TORCHINDUCTOR_COMPILE_THREADS":
+                       str(max(2, (os.cpu_count() or 2) // args.at_once))}
         if args.compile_cache:
             # One a line: PyTorch keeps what it measured in one file of the
             # folder, which processes side by side would write over.
-            own = os.path.join(os.path.abspath(args.compile_cache),
-                               f"{file_name(name)}-{row['batch']}")
-            environment["TORCHINDUCTOR_CACHE_DIR"] = own
-            environment["TRITON_CACHE_DIR"] = os.path.join(own, "triton")
-        # Its errors go to a file: what compiling says fills pages.
-        with open(self.errors, "wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, RIVAL, name, state_file(folder, name),
-                 args.precision, os.path.join(folder, "turn")],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=errors, start_new_session=True, env=environment)
-        self.rest, self.ended = b"", False
-
-    def ask(self, mode):
-        self.mode, self.found, self.wants_alone = mode, None, False
-        self.begin = time.perf_counter()
-        self.end = self.begin + self.limit
-        self.say(f"{mode} {self.row['batch']}")
-
-    def say(self, line):
-        try:
-            self.process.stdin.write(line.encode() + b"\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            self.ended = True
-
-    def signal(self, number):
-        """To it and to the processes that compile for it."""
-        try:
-            os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
-
-    def close(self):
-        self.signal(signal.SIGKILL)
-        self.process.wait()
-
-    def read(self):
-        """Takes in what it has written."""
-        piece = os.read(self.process.stdout.fileno(), 65536)
-        self.ended = not piece
-        *lines, self.rest = (self.rest + piece).split(b"\n")
-        for line in lines:
-            if line.startswith(b"RESULT "):
-                self.found = json.loads(line[7:])
-            elif line in (b"ALONE", b"SHARED"):
-                self.wants_alone = line == b"ALONE"
-
-    def result(self):
-        """What it found, why there is nothing, or None as yet."""
-        now = time.perf_counter()
-        if self.found is None and (self.ended or
-                                   self.process.poll() is not None):
-            self.ended = True
-            with open(self.errors, encoding="utf-8", errors="replace") as file:
-                print(file.read()[-2000:], flush=True)
-            self.found = {"fault": "the process ended"}
-        if self.found is None and now > self.end:
-            self.found = {"word": f"over {now - self.begin:.0f} s"}
-        return self.found
-
-
-def listen(rivals, seconds):
-    streams = [r.process.stdout for r in rivals if not r.ended]
-    heard = select.select(streams, [], [], seconds)[0] if streams else []
-    for rival in rivals:
-        if rival.process.stdout in heard:
-            rival.read()
-
-
-def let_alone(rival, others):
-    """Lets one measure while the others stand still."""
-    begin = time.perf_counter()
-    for other in others:
-        other.signal(signal.SIGSTOP)
-    time.sleep(0.2)  # what they have queued runs out
-    rival.say("go")
-    while rival.wants_alone and rival.result() is None:
-        listen([rival], 0.2)
-    for other in others:
-        other.signal(signal.SIGCONT)
-        other.end += time.perf_counter() - begin
-
-
-class Rivals:
-    """All of them: one a line, which stays for the line's next mode."""
-
-    def __init__(self, args, folder):
-        self.args, self.folder = args, folder
-        self.waiting = [(row, mode) for mode, batches in args.rivals
-                        for batch in batches or args.batches
-                        for row in RESULTS if row["batch"] == batch]
-        self.idle, self.running = {}, []
-
-    def over(self):
-        return time.perf_counter() > BEGIN + self.args.budget
-
-    def next(self):
-        """The first that waits and whose process is not at work."""
-        busy = [id(r.row) for r in self.running]
-        for i, (row, _) in enumerate(self.waiting):
-            if id(row) not in busy:
-                return self.waiting.pop(i)
-        return None
-
-    def begin(self):
-        while len(self.running) < self.args.at_once:
-            task = self.next()
-            if task is None:
-                return
-            row, mode = task
-            rival = self.idle.pop(id(row), None) or Rival(
-                self.args, self.folder, row)
-            rival.ask(mode)
-            self.running.append(rival)
-
-    def end(self, rival, found):
-        self.running.remove(rival)
-        if "ms" in found or "fault" in found and not rival.ended:
-            self.idle[id(rival.row)] = rival
-        else:
-            rival.close()
-        rival.row["rivals"][rival.mode] = found
-        print(f"{time.perf_counter() - BEGIN:.0f} s: {rival.row['network']} "
-              f"batch {rival.row['batch']} PyTorch {rival.mode}: {found}",
-              flush=True)
-        save(self.args)
-
-    def step(self):
-        listen(self.running, 0.2)
-        for rival in list(self.running):
-            if rival.result() is None and rival.wants_alone:
-                let_alone(rival, [r for r in self.running if r is not rival])
-                rival.wants_alone = False
-            if rival.result() is not None:
-                self.end(rival, rival.result())
-
-    def all(self):
-        try:
-            while (self.waiting or self.running) and not self.over():
-                self.begin()
-                self.step()
-        finally:
-            for rival in [*self.running, *self.idle.values()]:
-                rival.close()
-        for row, mode in [*self.waiting,
-                          *((r.row, r.mode) for r in self.running)]:
-            row["rivals"][mode] = {"word": "not reached"}
-        save(self.args)
+            kept = os.path.join(os.path.abspath(args.compile_cache), own)
+            environment["TORCHINDUCTOR_CACHE_DIR"] = kept
+            environment["TRITON_CACHE_DIR"] = os.path.join(kept, "triton")
+        return rivals.Rival(
+            row, [RIVAL, name, state_file(folder, name), args.precision,
+                  os.path.join(folder, "turn")],
+            args.rival_limit, os.path.join(folder, own + ".txt"), environment)
+    return make
 
 
 # ---- the table -------------------------------------------------------------
@@ -418,7 +298,7 @@ def rival_modes(args):
 
 def table_line(args, row):
     ours = row["infer"][args.tunes[0]]
-    known = [f["ms"] for f in row["rivals"].values() if "ms" in f]
+    best = best_rival(row)
     cells = [row["network"], str(row["batch"]), milliseconds(ours),
              f"{1e3 * row['batch'] / ours:.0f}" if ours else "-"]
     cells += [milliseconds(row["infer"][t]) for t in args.tunes[1:]]
@@ -426,7 +306,7 @@ def table_line(args, row):
         found = row["rivals"].get(mode, {"word": "-"})
         cells.append(milliseconds(found["ms"]) if "ms" in found
                      else found.get("word", "failed"))
-    cells.append(f"{min(known) / ours:.2f}" if known and ours else "-")
+    cells.append(f"{best / ours:.2f}" if best and ours else "-")
     return "| " + " | ".join(cells) + " |"
 
 
@@ -438,53 +318,117 @@ def table_head(args):
     return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
 
 
-def one_network(args, folder, name, batches):
-    try:
-        net = make_network(name)
-        convert(args, folder, name, net)
-        faults = check_infer(args, folder, name, net) if args.check else 0
-    except Exception as fault:  # the other networks are worth their figures
-        print(f"{name}: {type(fault).__name__}: {fault}"[:600], flush=True)
-        return 1
-    del net
-    torch.cuda.empty_cache()
-    for batch in batches or args.batches:
-        row = {"network": name, "batch": batch, "precision": args.precision,
-               "rivals": {},
-               "infer": {t: bench_infer(args, folder, name, batch, t)
-                         for t in args.tunes}}
-        RESULTS.append(row)
-        print(f"{name} batch {batch} infer: {row['infer']}", flush=True)
-    save(args)
-    if args.start:
-        start_to_result(args, folder, name)
-        args.start = False
-    return faults
+def prepare(args, folder, name):
+    """Writes a network's weights and its models; returns its input's size."""
+    if not torch_rival.TURN.file:
+        os.nice(5)
+        torch.set_num_threads(2)
+        torch_rival.TURN.open(os.path.join(folder, "turn"))
+    convert(args, folder, name, make_network(name))
+    return SIZES[name]
+
+
+def lines_of(args, name, batches):
+    return [{"network": name, "batch": batch, "precision": args.precision,
+             "rivals": {}, "infer": dict.fromkeys(args.tunes)}
+            for batch in batches or args.batches]
+
+
+def check(args, folder, name):
+    net, _ = torch_rival.load(name, state_file(folder, name))
+    return check_infer(args, folder, name, net)
+
+
+class Queue:
+    """Networks are prepared by processes beside each other; those that are ready
+    are given to infer and to the rivals."""
+
+    def __init__(self, args, folder, pool):
+        self.args, self.folder = args, folder
+        self.ours = rivals.Ours(os.path.join(folder, "turn"), take_time)
+        self.theirs = rivals.Rivals(
+            make_rival(args, folder), args.at_once, BEGIN + args.budget,
+            lambda: save(args), self.ours, self.more)
+        self.order = [name for name, _ in args.networks]
+        self.modes = [(mode, batch) for mode, batches in args.rivals
+                      for batch in batches or args.batches]
+        self.failed = 0
+        self.coming = {pool.submit(prepare, args, folder, name):
+                       (name, batches) for name, batches in args.networks}
+
+    def more(self):
+        for made in [m for m in self.coming if m.done()]:
+            name, batches = self.coming.pop(made)
+            try:
+                SIZES[name] = made.result()
+            except Exception as fault:  # the others are worth their figures
+                print(f"{name}: {type(fault).__name__}: {fault}"[:600],
+                      flush=True)
+                self.failed += 1
+                continue
+            print(f"{time.perf_counter() - BEGIN:.0f} s: {name} is prepared",
+                  flush=True)
+            self.add(lines_of(self.args, name, batches))
+        return bool(self.coming)
+
+    def place(self, row):
+        return (self.args.batches.index(row["batch"]),
+                self.order.index(row["network"]))
+
+    def add(self, rows):
+        RESULTS.extend(rows)
+        RESULTS.sort(key=lambda row: self.place(row)[::-1])
+        for row in rows:
+            for tune in self.args.tunes:
+                self.ours.add((row, tune),
+                              bench_command(self.args, self.folder,
+                                            row["network"], row["batch"],
+                                            tune))
+            for mode, batch in self.modes:
+                if batch == row["batch"]:
+                    self.theirs.add(row, mode)
+        self.ours.waiting.sort(key=lambda task: self.place(task[0][0]))
+        self.theirs.waiting.sort(key=lambda task: (
+            self.modes.index((task[1], task[0]["batch"])),
+            self.place(task[0])))
+
+
+def measure(args, folder):
+    """All networks; returns how many could not be prepared."""
+    with concurrent.futures.ProcessPoolExecutor(
+            args.at_once, multiprocessing.get_context("spawn")) as pool:
+        queue = Queue(args, folder, pool)
+        queue.theirs.all()
+        pool.shutdown(cancel_futures=True)
+    return queue.failed
+
+
+def best_rival(row):
+    return min((f["ms"] for f in row["rivals"].values() if "ms" in f),
+               default=None)
+
+
+def profile_behind(args, folder):
+    for row in RESULTS:
+        ours, best = row["infer"][args.tunes[0]], best_rival(row)
+        if ours and best and best < args.profile_below * ours:
+            profile_infer(args, folder, row["network"], row["batch"])
 
 
 def words(text):
     return [w for w in text.split(",") if w]
 
 
-def with_batches(text):
-    """[(word, batches)], none for all: "graph,auto:128+1"."""
-    found = []
-    for word in words(text):
-        mode, _, batches = word.partition(":")
-        found.append((mode, [int(b) for b in batches.split("+") if b]))
-    return found
-
-
 def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--infer", required=True)
     parser.add_argument("--wconv", required=True)
-    parser.add_argument("--networks", type=with_batches,
-                        default=with_batches(",".join(NETWORKS)))
+    parser.add_argument("--networks", type=rivals.with_batches,
+                        default=rivals.with_batches(",".join(NETWORKS)))
     parser.add_argument("--batches", default="1,8,32,128,256",
                         type=lambda t: [int(w) for w in words(t)])
-    parser.add_argument("--rivals", type=with_batches,
-                        default=with_batches("graph,compile,auto"))
+    parser.add_argument("--rivals", type=rivals.with_batches,
+                        default=rivals.with_batches("graph,compile,auto"))
     parser.add_argument("--precision", choices=["fp16", "fp32"],
                         default="fp16")
     parser.add_argument("--backend", default="cuda")
@@ -495,12 +439,14 @@ def parse():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--start", action="store_true")
     parser.add_argument("--profile", type=words, default=[])
+    parser.add_argument("--profile-below", type=float, default=0)
     parser.add_argument("--folder", help="where the models are kept")
     parser.add_argument("--rival-limit", type=float, default=600)
     parser.add_argument("--budget", type=float, default=1e9,
                         help="seconds after which rivals are given up")
     parser.add_argument("--at-once", type=int, default=1,
-                        help="lines of PyTorch that compile together")
+                        help="networks that are converted, and lines of "
+                             "PyTorch that compile, together")
     parser.add_argument("--compile-cache",
                         help="folder that keeps what PyTorch measured and "
                              "compiled, for a later run")
@@ -516,23 +462,30 @@ def stop(*_):
     raise SystemExit(143)
 
 
-def main():
-    args = parse()
-    signal.signal(signal.SIGTERM, stop)
-    torch.backends.cudnn.benchmark = True
-    faults = 0
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = args.folder or temporary
-        for name, batches in args.networks:
-            faults += one_network(args, folder, name, batches)
-        for what in args.profile:
-            profile_infer(args, folder, what)
-        Rivals(args, folder).all()
+def table(args):
     lines = table_head(args) + [table_line(args, row) for row in RESULTS]
-    print("\n".join(lines))
+    print("\n".join(lines), flush=True)
     if args.markdown:
         with open(args.markdown, "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
+
+
+def main():
+    args = parse()
+    signal.signal(signal.SIGTERM, stop)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.folder or temporary
+        faults = measure(args, folder)
+        table(args)
+        names = [name for name, _ in args.networks if name in SIZES]
+        if args.check:
+            faults += sum(check(args, folder, name) for name in names)
+        if args.start and names:
+            start_to_result(args, folder, names[0])
+        for what in args.profile:
+            name, batch = what.split(":")
+            profile_infer(args, folder, name, batch)
+        profile_behind(args, folder)
     return 1 if faults else 0
 
 

@@ -211,6 +211,29 @@ def load(name, state):
     return net.cuda()
 
 
+def answer(measure):
+    """Answers each line "MODE BATCH" of standard input."""
+    for line in iter(sys.stdin.readline, ""):
+        mode, batch = line.split()
+        try:
+            found = measure(mode, int(batch))
+        except Exception as fault:  # a mode that fails has no figure
+            found = {"fault": f"{type(fault).__name__}: {fault}"[:300]}
+        print("\nRESULT " + json.dumps(found), flush=True)
+
+
+def first_result(net, batch, precision):
+    """The first result, and the peak of the process's memory."""
+    torch.backends.cudnn.benchmark = False
+    kind = {"fp16": torch.float16, "fp32": torch.float32}[precision]
+    x = torch.zeros(batch, *SIZE, device="cuda")
+    with torch.no_grad():
+        net.to(kind)(x.to(kind)).cpu()
+    with open("/proc/self/status", encoding="utf-8") as file:
+        print(*[n for n in file if n.startswith("VmHWM")])
+    sys.exit()
+
+
 def main():
     name, state, precision, *turn = sys.argv[1:]
     if turn:
@@ -220,22 +243,8 @@ def main():
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
     net, chosen = load(name, state), set()
-    for line in iter(sys.stdin.readline, ""):
-        mode, batch = line.split()
-        if mode == "start":
-            torch.backends.cudnn.benchmark = False
-            kind = {"fp16": torch.float16, "fp32": torch.float32}[precision]
-            x = torch.zeros(int(batch), *SIZE, device="cuda")
-            with torch.no_grad():
-                net.to(kind)(x.to(kind)).cpu()
-            with open("/proc/self/status", encoding="utf-8") as file:
-                print(*[n for n in file if n.startswith("VmHWM")])
-            return
-        try:
-            found = bench(net, int(batch), mode, precision, chosen)
-        except Exception as fault:  # a mode that fails has no figure
-            found = {"fault": f"{type(fault).__name__}: {fault}"[:300]}
-        print("\nRESULT " + json.dumps(found), flush=True)
+    answer(lambda mode, batch: first_result(net, batch, precision)
+           if mode == "start" else bench(net, batch, mode, precision, chosen))
 
 
 if __name__ == "__main__":

@@ -4,155 +4,53 @@
 products, channels last, median milliseconds by the GPU's clock.
 
     train_peers.py --train=PATH [--cases=resnet20:128,resnet20:512,resnet50:256]
-                   [--rivals=eager,graph,compile,auto] [--layers=DIR]
-                   [--markdown=FILE]
+                   [--rivals=eager,graph,compile:256+128,auto] [--layers=DIR]
+                   [--at-once=N] [--rival-limit=SECONDS] [--budget=SECONDS]
+                   [--markdown=FILE] [--json=FILE]
 
 A step is the way forward, the loss, the way back and SGD with momentum and
 weight decay, on a batch of random pictures that lies on the GPU.  PyTorch's
-modes: eager, graph (eager recorded as one CUDA graph), compile (torch.compile as
-it comes) and auto (max-autotune, with its CUDA graphs); all with automatic mixed
-precision to bfloat16 and the fused optimizer.  train runs what --time-layers
-prints: recorded steps.  --layers keeps its times of every launch.
+modes are those of torch_train_rival.py, all with automatic mixed precision to
+bfloat16 and the fused optimizer; each line has a process of its own, of which
+--at-once compile together, and while one is timed the others are stopped.  train
+runs what --time-layers prints: recorded steps.  --layers keeps its times of
+every launch.  A mode may be asked for some of the batches only.  U-Net is trained as a classifier by the mean of its output's
+pixels, from a file of ONNX.
 """
 import argparse
+import json
 import os
 import re
-import statistics
-import subprocess
+import signal
 import tempfile
+import time
+
+BEGIN = time.perf_counter()  # loading PyTorch counts
 
 import numpy
 import torch
-import torch.nn.functional as F
-import torchvision
 from PIL import Image
 
-WARMUP = 15
-STEPS = 50
+import rivals
+import torch_networks
 
-
-# ---- the networks ----------------------------------------------------------
-
-class Block(torch.nn.Module):
-    """The basic block of He et al. with option A shortcuts."""
-
-    def __init__(self, inputs, planes):
-        super().__init__()
-        self.stride = 1 if inputs == planes else 2
-        self.pad = (planes - inputs) // 2
-        self.conv1 = torch.nn.Conv2d(inputs, planes, 3, self.stride, 1,
-                                     bias=False)
-        self.bn1 = torch.nn.BatchNorm2d(planes)
-        self.conv2 = torch.nn.Conv2d(planes, planes, 3, 1, 1, bias=False)
-        self.bn2 = torch.nn.BatchNorm2d(planes)
-
-    def forward(self, x):
-        y = F.relu(self.bn1(self.conv1(x)))
-        y = self.bn2(self.conv2(y))
-        if self.stride == 2:
-            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.pad, self.pad))
-        return F.relu(y + x)
-
-
-class ResNet20(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        widths = [16] * 4 + [32] * 3 + [64] * 3
-        self.conv1 = torch.nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-        self.bn1 = torch.nn.BatchNorm2d(16)
-        self.blocks = torch.nn.Sequential(
-            *[Block(a, b) for a, b in zip(widths, widths[1:])])
-        self.fc = torch.nn.Linear(64, 10)
-
-    def forward(self, x):
-        y = self.blocks(F.relu(self.bn1(self.conv1(x))))
-        return self.fc(y.mean(dim=(2, 3)))
-
-
-# name: network, side of the picture, classes, name for train
-NETWORKS = {
-    "resnet20": (ResNet20, 32, 10, "resnet20-cifar"),
-    "resnet50": (torchvision.models.resnet50, 224, 1000, "resnet50"),
-    "mobilenet_v2": (torchvision.models.mobilenet_v2, 224, 1000,
-                     "mobilenet_v2"),
-    "efficientnet_b0": (torchvision.models.efficientnet_b0, 224, 1000,
-                        "efficientnet_b0"),
-}
-
-
-# ---- PyTorch ---------------------------------------------------------------
-
-class Rival:
-    def __init__(self, name, batch, mode):
-        make, side, classes, _ = NETWORKS[name]
-        torch.manual_seed(1)
-        self.net = make().cuda().to(memory_format=torch.channels_last)
-        self.x = torch.randn(batch, 3, side, side, device="cuda").to(
-            memory_format=torch.channels_last)
-        self.y = torch.randint(classes, (batch,), device="cuda")
-        self.sgd = torch.optim.SGD(self.net.parameters(), 0.01, 0.9,
-                                   weight_decay=1e-4, fused=True)
-        self.run = self.net
-        if mode == "compile":
-            self.run = torch.compile(self.net)
-        if mode == "auto":
-            self.run = torch.compile(self.net, mode="max-autotune")
-        self.graph = None
-        if mode == "graph":
-            self.record()
-
-    def step(self):
-        self.sgd.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = F.cross_entropy(self.run(self.x), self.y)
-        loss.backward()
-        self.sgd.step()
-
-    def record(self):
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(5):
-                self.step()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        self.sgd.zero_grad(set_to_none=True)
-        with torch.cuda.graph(graph):
-            self.step()
-        self.graph = graph
-
-    def once(self):
-        if self.graph:
-            self.graph.replay()
-        else:
-            self.step()
-
-
-def time_rival(name, batch, mode):
-    torch.cuda.empty_cache()
-    rival = Rival(name, batch, mode)
-    for _ in range(WARMUP):
-        rival.once()
-    torch.cuda.synchronize()
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(STEPS + 1)]
-    marks[0].record()
-    for mark in marks[1:]:
-        rival.once()
-        mark.record()
-    torch.cuda.synchronize()
-    return statistics.median(
-        a.elapsed_time(b) for a, b in zip(marks, marks[1:]))
+RIVAL = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                     "torch_train_rival.py")
+# Names of train, where they differ.
+ARCHS = {"resnet20": "resnet20-cifar"}
 
 
 # ---- train -----------------------------------------------------------------
 
-def make_data(name, folder):
+def make_data(size, classes, folder):
     """Random pictures in a form that train reads; nothing is learned."""
-    _, side, classes, _ = NETWORKS[name]
+    side = size[1]
     random = numpy.random.default_rng(1)
-    where = os.path.join(folder, name)
+    where = os.path.join(folder, f"{side}-{classes}")
+    if os.path.isdir(where):
+        return where
+    os.makedirs(where)
     if side == 32:
-        os.makedirs(where, exist_ok=True)
         records = random.integers(0, 256, (2048, 3073), dtype=numpy.uint8)
         records[:, 0] %= classes
         records.tofile(os.path.join(where, "data_batch_1.bin"))
@@ -165,62 +63,132 @@ def make_data(name, folder):
     return where
 
 
-def time_ours(args, name, batch, folder):
-    """Milliseconds of a step, and all that was printed."""
-    arch = NETWORKS[name][3]
-    done = subprocess.run(
-        [args.train, "--arch=" + arch, "--data=" + make_data(name, folder),
-         f"-b{batch}", "--precision=bf16", "--optimizer=momentum", "--lr=0.01",
-         "--weight-decay=1e-4", "--device=cuda:0", "--time-layers"],
-        capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr.strip() or f"exit {done.returncode}")
-    found = re.search(r"whole step.*: ([0-9.]+) ms \(", done.stdout)
-    return float(found.group(1)), done.stdout
+def source(name, net, size, folder):
+    """What names the network to train: a built-in, or a file."""
+    if name != "unet":
+        return "--arch=" + ARCHS.get(name, name)
+    path = os.path.join(folder, name + ".onnx")
+    if not os.path.exists(path):
+        torch.onnx.export(net, (torch.randn(2, *size),), path, dynamo=False,
+                          training=torch.onnx.TrainingMode.TRAINING,
+                          do_constant_folding=False, input_names=["x"],
+                          dynamic_axes={"x": {0: "batch"}})
+    return "--init-from=" + path
+
+
+def train_command(args, row, folder):
+    net, size, classes = torch_networks.for_training(row["network"])
+    return [args.train, source(row["network"], net, size, folder),
+            "--data=" + make_data(size, classes, folder),
+            f"-b{row['batch']}", "--precision=bf16", "--optimizer=momentum",
+            "--lr=0.01", "--weight-decay=1e-4", "--device=cuda:0",
+            "--time-layers",
+            "--tune-cache=" + os.path.join(folder, "tuning.json")]
+
+
+def take_time(args):
+    def take(row, code, out, err):
+        found = re.search(r"whole step.*: ([0-9.]+) ms \(", out)
+        if args.layers:
+            path = os.path.join(args.layers,
+                                f"{row['network']}-{row['batch']}.txt")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(out)
+        if code or not found:
+            print(f"{row['network']} batch {row['batch']} train: "
+                  f"{err.strip() or code}"[:600], flush=True)
+            return
+        row["train"] = float(found.group(1))
+        print(f"{time.perf_counter() - BEGIN:.0f} s: {row['network']} batch "
+              f"{row['batch']} train: {row['train']} ms", flush=True)
+        save(args)
+    return take
 
 
 # ---- the table -------------------------------------------------------------
 
-def main():
+RESULTS = []
+
+
+def save(args):
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(RESULTS, file, indent=1)
+
+
+def table(args):
+    modes = [mode for mode, _ in args.rivals]
+    head = ["network", "batch", "train", *modes, "best rival / train"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in RESULTS:
+        found = [row["rivals"].get(mode, {"word": "-"}) for mode in modes]
+        best = min((f["ms"] for f in found if "ms" in f), default=None)
+        cells = [row["network"], str(row["batch"]),
+                 f"{row['train']:.3f}" if row["train"] else "-"]
+        cells += [f"{f['ms']:.3f}" if "ms" in f else f.get("word", "failed")
+                  for f in found]
+        cells.append(f"{best / row['train']:.2f}"
+                     if best and row["train"] else "-")
+        lines.append("| " + " | ".join(cells) + " |")
+    print("\n".join(lines), flush=True)
+    if args.markdown:
+        with open(args.markdown, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--train", required=True)
     parser.add_argument("--cases",
                         default="resnet20:128,resnet20:512,resnet50:256")
-    parser.add_argument("--rivals", default="eager,graph,compile,auto")
+    parser.add_argument("--rivals", type=rivals.with_batches,
+                        default="eager,graph,compile,auto")
+    parser.add_argument("--at-once", type=int, default=1)
+    parser.add_argument("--rival-limit", type=float, default=600)
+    parser.add_argument("--budget", type=float, default=1e9,
+                        help="seconds after which rivals are given up")
     parser.add_argument("--layers")
     parser.add_argument("--markdown")
-    args = parser.parse_args()
-    rivals = [r for r in args.rivals.split(",") if r]
-    lines = ["| network | batch | train | " + " | ".join(rivals) +
-             " | best rival / train |", "|" + "---|" * (len(rivals) + 4)]
+    parser.add_argument("--json")
+    return parser.parse_args()
 
-    print(torch.cuda.get_device_name(0), "PyTorch", torch.__version__)
+
+def stop(*_):
+    """A signal ends the processes of the rivals too."""
+    raise SystemExit(143)
+
+
+def main():
+    args = parse()
+    signal.signal(signal.SIGTERM, stop)
     for case in args.cases.split(","):
         name, batch = case.split(":")
-        with tempfile.TemporaryDirectory() as folder:
-            ours, text = time_ours(args, name, int(batch), folder)
-        if args.layers:
-            with open(os.path.join(args.layers, f"{name}-{batch}.txt"),
-                      "w") as f:
-                f.write(text)
-        times = []
-        for mode in rivals:
-            try:
-                times.append(time_rival(name, int(batch), mode))
-            except Exception as e:  # a rival that fails is shown as such
-                print(case, mode, type(e).__name__, e, flush=True)
-                times.append(float("nan"))
-            print(f"{case} {mode}: {times[-1]:.3f} ms", flush=True)
-        best = min((t for t in times if t == t), default=float("nan"))
-        lines.append(
-            f"| {name} | {batch} | {ours:.3f} | " +
-            " | ".join("failed" if t != t else f"{t:.3f}" for t in times) +
-            f" | {best / ours:.2f} |")
-        print(lines[-1], flush=True)
-    print("\n".join(lines))
-    if args.markdown:
-        with open(args.markdown, "w") as f:
-            f.write("\n".join(lines) + "\n")
+        RESULTS.append({"network": name, "batch": int(batch), "train": None,
+                        "rivals": {}})
+    threads = max(2, (os.cpu_count() or 2) // args.at_once)
+    with tempfile.TemporaryDirectory() as folder:
+        turn = os.path.join(folder, "turn")
+
+        def make(row):
+            errors = f"{row['network']}-{row['batch']}.txt"
+            return rivals.Rival(row, [RIVAL, row["network"], turn],
+                                args.rival_limit,
+                                os.path.join(folder, errors),
+                                {"TORCHINDUCTOR_COMPILE_THREADS":
+                                 str(threads)})
+
+        ours = rivals.Ours(turn, take_time(args), 90)
+        theirs = rivals.Rivals(make, args.at_once, BEGIN + args.budget,
+                               lambda: save(args), ours)
+        for mode, batches in args.rivals:
+            for row in RESULTS:
+                if not batches or row["batch"] in batches:
+                    theirs.add(row, mode)
+        theirs.begin()
+        for row in RESULTS:
+            ours.add(row, train_command(args, row, folder))
+        theirs.all()
+    table(args)
 
 
 if __name__ == "__main__":
