@@ -114,7 +114,7 @@ static int layer_node(struct tflite_import *im, struct layer *l,
                       enum graph_op op, const union graph_attr *attr, int x,
                       int weight, int b, int scale, bool picture)
 {
-    struct tflite_halves h, add = {-1, -1};
+    struct tflite_halves h, add = {-1, -1, 8};
     int in[3] = {x, weight, -1};
 
     if (l->wide) {
@@ -147,7 +147,7 @@ static bool sums_32(struct tflite_import *im, int b)
 static void finish(struct tflite_import *im, struct layer *l, int x, int b,
                    int act, bool matrix)
 {
-    const struct tflite_halves h = {x, l->low};
+    const struct tflite_halves h = {x, l->low, 8};
     const int axis = matrix ? -1 : 1;
 
     if (l->wide && im->status == 0)
@@ -487,29 +487,32 @@ void tflite_import_fully_connected(struct tflite_import *im, int param)
     finish(im, &l, x, BIAS, 0, true);
 }
 
-/* Products of two tensors of integers.  Those of 16 bits are three of halves:
- * 2^16 of the high ones, 2^8 of one of each, and the low ones. */
-static int integer_products(struct tflite_import *im,
-                            const union graph_attr *attr, const int *in,
-                            bool wide, struct tflite_halves *sums)
+/* Sums of products of 16 bits, of the halves' products: of the high ones 2^16,
+ * of one of each (middle) 2^8, and of the low ones.  Each has 14 bits and those
+ * of the number of products, so that the middle one is split too: 32 bits hold
+ * what is above 2^16 and what is below for up to 2^16 products. */
+static struct tflite_halves wide_products(struct tflite_import *im,
+                                          const union graph_attr *attr,
+                                          const int *in)
 {
-    struct tflite_halves h[2], outer;
-    int pair[2], part[4];
+    struct tflite_halves h[2], sums = {.bits = 16};
+    int pair[2], part[4], middle, above, below;
 
-    if (!wide)
-        return tflite_emit(im, GRAPH_MATMUL, attr, in, 2);
     for (int i = 0; i < 2; i++)
         h[i] = tflite_halves(im, in[i]);
     for (int i = 0; i < 4; i++) {
         pair[0] = i & 2 ? h[0].high : h[0].low;
         pair[1] = i & 1 ? h[1].high : h[1].low;
         part[i] = tflite_emit(im, GRAPH_MATMUL, attr, pair, 2);
+        part[i] = tflite_cast(im, part[i], INFER_I32);
     }
-    outer = (struct tflite_halves){part[3], part[1]};
-    sums->high = tflite_binary(im, KERN_ADD, tflite_joined(im, &outer),
-                               tflite_cast(im, part[2], INFER_I32));
-    sums->low = part[0];
-    return sums->high;
+    middle = tflite_binary(im, KERN_ADD, part[1], part[2]);
+    above = tflite_binary(im, KERN_SHIFT_RIGHT, middle, tflite_integer(im, 8));
+    below = tflite_binary(im, KERN_BIT_AND, middle, tflite_integer(im, 255));
+    below = tflite_binary(im, KERN_MUL, below, tflite_integer(im, 256));
+    sums.high = tflite_binary(im, KERN_ADD, part[3], above);
+    sums.low = tflite_binary(im, KERN_ADD, part[0], below);
+    return sums;
 }
 
 static bool multiply_integers(struct tflite_import *im,
@@ -518,8 +521,7 @@ static bool multiply_integers(struct tflite_import *im,
     const struct tflite_tensor a = tflite_input_tensor(im, 0);
     const struct tflite_tensor b = tflite_input_tensor(im, 1);
     const struct tflite_tensor out = tflite_output_tensor(im, 0);
-    const bool wide = a.type == TFLITE_INT16;
-    struct tflite_halves sums = {-1, -1};
+    struct tflite_halves sums;
     struct tflite_quant q;
     double factor;
     int in[2], x;
@@ -533,9 +535,13 @@ static bool multiply_integers(struct tflite_import *im,
              (double)q.scale;
     in[0] = tflite_in(im, 0, false);
     in[1] = tflite_in(im, 1, false);
-    x = integer_products(im, attr, in, wide, &sums);
-    x = wide ? tflite_requantise_wide(im, &sums, &factor, 1, 0, false, &q)
-             : tflite_requantise(im, x, &factor, 1, 0, 2, &q);
+    if (a.type == TFLITE_INT16) {
+        sums = wide_products(im, attr, in);
+        x = tflite_requantise_wide(im, &sums, &factor, 1, 0, false, &q);
+    } else {
+        x = tflite_emit(im, GRAPH_MATMUL, attr, in, 2);
+        x = tflite_requantise(im, x, &factor, 1, 0, 2, &q);
+    }
     tflite_out(im, 0, x, false);
     return true;
 }

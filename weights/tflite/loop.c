@@ -132,14 +132,6 @@ static void keep_constants(struct tflite_import *im)
     }
 }
 
-static bool same_kind(const struct tflite_tensor *a,
-                      const struct tflite_tensor *b)
-{
-    return a->type == b->type &&
-           tflite_is_quantised(a) == tflite_is_quantised(b) &&
-           (!tflite_is_quantised(a) || tflite_same_quant(a, b));
-}
-
 static struct tflite_tensor tensor_of(struct tflite_import *im, int index)
 {
     struct tflite_tensor t = {.rank = 0};
@@ -173,7 +165,7 @@ static void set_inputs(struct tflite_import *im, const struct states *s)
             return;
         if (im->value[at].state != TFLITE_UNKNOWN)
             tflite_fail(im, INFER_EFORMAT, "two inputs are tensor %d", at);
-        else if (!same_kind(&t, &s->t[i]))
+        else if (!tflite_same_kind(&t, &s->t[i]))
             tflite_fail(im, INFER_EUNSUPPORTED,
                         "variable %d changes its type in a loop", i);
         else
@@ -334,7 +326,7 @@ static void iterate(struct tflite_import *im, struct body *body,
         if (!take_output(im, i, &next->v[i], &next->t[i]))
             break;
         next->n = i + 1;
-        if (!same_kind(&next->t[i], &s->t[i]))
+        if (!tflite_same_kind(&next->t[i], &s->t[i]))
             tflite_fail(im, INFER_EUNSUPPORTED,
                         "variable %d changes its type in a loop", i);
     }
@@ -402,7 +394,7 @@ static void finish(struct tflite_import *im, struct states *s)
 
         if (im->status == 0 && im->value[at].state != TFLITE_UNKNOWN)
             tflite_fail(im, INFER_EFORMAT, "its output is produced twice");
-        else if (im->status == 0 && !same_kind(&t, &s->t[i]))
+        else if (im->status == 0 && !tflite_same_kind(&t, &s->t[i]))
             tflite_fail(im, INFER_EUNSUPPORTED,
                         "output %d has another type than the loop's variable",
                         i);
@@ -517,25 +509,49 @@ static int plain_output(struct tflite_import *im, const struct states *s, int o)
     return x;
 }
 
-/* Both networks run, and the condition chooses between their outputs. */
+/* Whether an operand has one element whatever the free sizes are. */
+static bool is_single(struct tflite_import *im, int i)
+{
+    for (int p = 0; p < im->probes; p++) {
+        const struct graph_type t = tflite_type(im, i, p);
+        for (int d = 0; d < t.rank; d++)
+            if (t.dim[d] != 1)
+                return false;
+    }
+    return true;
+}
+
+/* Both networks run, and the condition chooses between their outputs, which
+ * have the same shape: there is no telling which one a run has. */
 static void choose(struct tflite_import *im)
 {
     struct states *s[2] = {calloc(1, sizeof **s), calloc(1, sizeof **s)};
+    const int64_t none = 0; /* of no dimensions */
     int in[3];
 
     if (!s[0] || !s[1])
         tflite_fail(im, INFER_EMEMORY, "out of memory");
+    else if (!is_single(im, 0))
+        tflite_fail(im, INFER_EUNSUPPORTED,
+                    "a condition of more than one element");
+    im->branches++;
     for (int i = 0; i < 2 && im->status == 0; i++)
         inline_network(im, fb_i32(&im->op.options, i, 0), 1, s[i]);
+    im->branches--;
     im->raw = true;
     in[0] = tflite_in(im, 0, false);
+    if (im->status == 0)
+        in[0] = tflite_dims(im, GRAPH_RESHAPE, in[0], 0, &none);
     for (int o = 0; o < im->op.n_out && im->status == 0; o++) {
         const struct tflite_tensor t = tflite_output_tensor(im, o);
 
-        if (!same_kind(&t, &s[0]->t[o]) || !same_kind(&t, &s[1]->t[o]))
+        if (!tflite_same_kind(&t, &s[0]->t[o]) ||
+            !tflite_same_kind(&t, &s[1]->t[o]))
             tflite_fail(im, INFER_EUNSUPPORTED, "networks of other types");
         for (int i = 0; i < 2; i++)
             in[1 + i] = plain_output(im, s[i], o);
+        if (im->status == 0 && !tflite_same_type(im, in[1], in[2]))
+            tflite_fail(im, INFER_EUNSUPPORTED, "networks of other shapes");
         tflite_out(im, o, tflite_emit(im, GRAPH_WHERE, NULL, in, 3), false);
     }
     for (int i = 0; i < 2; i++) {

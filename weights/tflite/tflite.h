@@ -203,7 +203,8 @@ struct tflite_import {
     struct tflite_variable *variable; /* those that have been named */
     int n_variables;
     bool initialising; /* within CALL_ONCE */
-    bool new_states;   /* a variable is kept that m->state does not name */
+    int branches;    /* networks that run where a condition holds, around it */
+    bool new_states; /* a variable is kept that m->state does not name */
 
     /* The operator being imported. */
     struct tflite_operator op;
@@ -294,6 +295,8 @@ int tflite_vector(struct tflite_import *im, const float *v, int64_t n);
 int tflite_scalar(struct tflite_import *im, float v);
 const struct graph_type *tflite_value_type(const struct tflite_import *im,
                                            int value, int probe);
+/* Whether two values have the same type and shape at each probe. */
+bool tflite_same_type(const struct tflite_import *im, int a, int b);
 /* Room for the value's type at each probe. */
 bool tflite_set_type(struct tflite_import *im, int value,
                      const struct graph_type *type);
@@ -386,6 +389,9 @@ struct tflite_quant tflite_quant(struct tflite_import *im,
                                  const struct tflite_tensor *t);
 bool tflite_same_quant(const struct tflite_tensor *a,
                        const struct tflite_tensor *b);
+/* Whether they have the same type too. */
+bool tflite_same_kind(const struct tflite_tensor *a,
+                      const struct tflite_tensor *b);
 /* Bounds of q - zero with an activation. */
 void tflite_quant_clip(struct tflite_import *im, enum tflite_activation act,
                        struct tflite_quant *q);
@@ -430,16 +436,17 @@ int tflite_round_integers(struct tflite_import *im, int x, int64_t n,
 
 /* ---- sums of more than 24 bits (wide.c) ---------------------------- */
 
-/* x = 256 high + low, where low is -128 .. 127. */
+/* x = 2^bits high + low. */
 struct tflite_halves {
     int high, low;
+    int bits;
 };
-/* Of integers of 16 bits, as floats. */
+/* Of integers of 16 bits, as floats: 8 bits, where low is -128 .. 127. */
 struct tflite_halves tflite_halves(struct tflite_import *im, int x);
 /* Of a constant bias, input i: high as I32. */
 struct tflite_halves tflite_bias_halves(struct tflite_import *im, int i);
 int tflite_integer(struct tflite_import *im, int32_t v);
-/* 256 high + low as I32, which wraps. */
+/* 256 high + low of halves of 8 bits as I32, which wraps. */
 int tflite_joined(struct tflite_import *im, const struct tflite_halves *h);
 /* As tflite_requantise(), of sums of 64 bits, by 15 bits of the factors; by all
  * of them for a dense layer (`matrix`). */

@@ -236,6 +236,19 @@ const struct graph_type *tflite_value_type(const struct tflite_import *im,
     return &im->type[value][probe];
 }
 
+bool tflite_same_type(const struct tflite_import *im, int a, int b)
+{
+    for (int p = 0; p < im->probes; p++) {
+        const struct graph_type *s = tflite_value_type(im, a, p);
+        const struct graph_type *t = tflite_value_type(im, b, p);
+
+        if (s->dtype != t->dtype || s->rank != t->rank ||
+            memcmp(s->dim, t->dim, (size_t)s->rank * sizeof *s->dim) != 0)
+            return false;
+    }
+    return true;
+}
+
 static int add_constant(struct tflite_import *im, const char *name,
                         struct constant *c)
 {

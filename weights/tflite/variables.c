@@ -7,10 +7,10 @@
  * A network of the graph has no memory.  What a run writes and reads itself is
  * a value as any other.  A variable that a run reads before it writes it is a
  * state: an input of the graph and, called NAME/next, an output after those of
- * the file, which the caller passes on.  Both are what the variable differs
- * from its first value, so that a caller starts with zeros.  A file shows only
- * at a write that what was read before is a state: it is imported once more
- * then.
+ * the file, which the caller passes on.  In both of them 0 and the variable's
+ * first value have changed places, so that a caller starts with zeros.  A file
+ * shows only at a write that what was read before is a state: it is imported
+ * once more then.
  */
 #include <math.h>
 #include <stdio.h>
@@ -32,9 +32,11 @@ struct tflite_variable {
     bool read;    /* what was there before the run, in it */
     bool written; /* in the run */
     int tensor;   /* of an operator with a memory; -1: VAR_HANDLE names it */
-    bool state, swapped; /* it is an input of the graph, in that order */
-    int place;           /* among the inputs */
-    int first;           /* of what the graph holds for it; -1: zeros */
+    bool state, swapped;       /* it is an input of the graph, in that order */
+    struct tflite_tensor held; /* of a state: as it was before the run */
+    int input;                 /* the value of the graph that it is */
+    int place;                 /* among the inputs */
+    int first;                 /* of what the graph holds for it; -1: zeros */
 };
 
 void tflite_variables_clear(struct tflite_import *im)
@@ -164,6 +166,16 @@ static void keep(struct tflite_import *im, const struct tflite_variable *v)
     im->new_states = true;
 }
 
+/* Element i of what CALL_ONCE fills a variable with, in the graph's type. */
+static void store_first(const struct constant *c, int64_t i, double zero,
+                        enum infer_dtype dtype, void *to, int64_t at)
+{
+    if (dtype == INFER_F32)
+        ((float *)to)[at] = (float)(scalar_load(c->dtype, c->data, i) - zero);
+    else
+        scalar_store_i64(dtype, to, at, scalar_load_i64(c->dtype, c->data, i));
+}
+
 /* What CALL_ONCE fills a variable with, as the graph's value of a state: a
  * number where all are equal, -1 where they are 0. */
 static int first_of(struct tflite_import *im, const struct tflite_variable *v,
@@ -173,33 +185,31 @@ static int first_of(struct tflite_import *im, const struct tflite_variable *v,
     const int64_t n = c ? constant_count(c) : 0;
     const double zero =
         tflite_is_quantised(t) ? (double)tflite_quant(im, t).zero : 0;
-    struct constant *all;
+    struct constant *all, *swapped;
     int order[INFER_MAX_RANK];
     bool equal = true;
     double one;
 
     if (v->tensor >= 0 || im->status < 0)
         return -1;
-    if (v->v.state != TFLITE_KNOWN || n < 1)
+    if (v->v.state != TFLITE_KNOWN || n < 1 || !tflite_is_fixed(im, &v->v))
         return tflite_fail(im, INFER_EUNSUPPORTED,
                            "a state that does not start with known numbers");
-    one = scalar_load(c->dtype, c->data, 0) - zero;
-    for (int64_t i = 1; i < n && equal; i++)
-        equal = fabs(scalar_load(c->dtype, c->data, i) - zero - one) == 0;
-    if (equal && fabs(one) == 0)
-        return -1;
-    if (dtype != INFER_F32 || c->rank != t->rank)
-        return tflite_fail(im, INFER_EUNSUPPORTED,
-                           "a state of integers that does not start with 0");
-    if (equal)
-        return tflite_scalar(im, (float)one);
-    all = tflite_constant_new(im, INFER_F32, c->rank, c->dim);
-    for (int64_t i = 0; all && i < n; i++)
-        ((float *)(void *)all->data)[i] =
-            (float)(scalar_load(c->dtype, c->data, i) - zero);
-    if (all && v->swapped) {
-        struct constant *swapped;
+    one = scalar_load(c->dtype, c->data, 0);
+    for (int64_t i = 0; i < n; i++) {
+        const double more = scalar_load(c->dtype, c->data, i);
 
+        if (isnan(more))
+            return tflite_fail(im, INFER_EUNSUPPORTED,
+                               "a state that starts with NaN");
+        equal = equal && more <= one && more >= one;
+    }
+    if (equal && one <= zero && one >= zero)
+        return -1;
+    all = tflite_constant_new(im, dtype, equal ? 0 : c->rank, c->dim);
+    for (int64_t i = 0; all && i < (equal ? 1 : n); i++)
+        store_first(c, i, zero, dtype, all->data, i);
+    if (all && v->swapped && !equal) {
         tflite_order(c->rank, true, order);
         swapped = constant_transpose(all, order);
         constant_unref(all);
@@ -210,10 +220,46 @@ static int first_of(struct tflite_import *im, const struct tflite_variable *v,
     return tflite_add_constant(im, -1, all);
 }
 
-/* The variable, of the type and shape of t, as an input of the graph. */
-static void make_state(struct tflite_import *im, struct tflite_variable *v,
-                       const struct tflite_tensor *t)
+/* 0 and `first` change places: the way in and the way out of a state, without
+ * an error of rounding. */
+static int exchange(struct tflite_import *im, int x, int first)
 {
+    int in[3], zero, y;
+
+    if (im->status < 0 || first < 0)
+        return x;
+    zero = tflite_cast(im, tflite_scalar(im, 0),
+                       tflite_value_type(im, x, 0)->dtype);
+    in[0] = tflite_binary(im, KERN_EQUAL, x, first);
+    in[1] = zero;
+    in[2] = x;
+    y = tflite_emit(im, GRAPH_WHERE, NULL, in, 3);
+    in[0] = tflite_binary(im, KERN_EQUAL, x, zero);
+    in[1] = first;
+    in[2] = y;
+    return tflite_emit(im, GRAPH_WHERE, NULL, in, 3);
+}
+
+/* What is read of a variable has the shape of what it holds, whatever the file
+ * says. */
+static struct tflite_tensor read_as(const struct tflite_variable *v,
+                                    const struct tflite_tensor *t)
+{
+    const struct constant *c = v->tensor < 0 ? v->v.known[0] : NULL;
+    struct tflite_tensor is = *t;
+
+    if (c) {
+        is.rank = c->rank;
+        memcpy(is.dim, c->dim, sizeof is.dim);
+    }
+    return is;
+}
+
+/* The variable, of the type of `read`, as an input of the graph. */
+static void make_state(struct tflite_import *im, struct tflite_variable *v,
+                       const struct tflite_tensor *read)
+{
+    const struct tflite_tensor is = read_as(v, read), *t = &is;
     struct tflite_tensor named = *t;
     struct graph_type type[TFLITE_PROBES];
     enum infer_dtype dtype = tflite_dtype(t->type);
@@ -241,6 +287,9 @@ static void make_state(struct tflite_import *im, struct tflite_variable *v,
     if (v->tensor < 0)
         named.name = v->name;
     tflite_name(&named, name, sizeof name);
+    v->first = first_of(im, v, t, dtype);
+    if (im->status < 0)
+        return;
     value = graph_add_input(im->g, *name ? name : "state", dtype, t->rank,
                             type[0].dim);
     if (value == INFER_EARGUMENT)
@@ -250,9 +299,8 @@ static void make_state(struct tflite_import *im, struct tflite_variable *v,
         tflite_fail(im, INFER_EMEMORY, "out of memory");
     if (im->status < 0 || !tflite_set_type(im, value, type))
         return;
-    v->first = first_of(im, v, t, dtype);
-    if (v->first >= 0)
-        value = tflite_binary(im, KERN_ADD, value, v->first);
+    v->input = value;
+    value = exchange(im, value, v->first);
     if (im->status < 0)
         return;
     tflite_value_forget(&v->v);
@@ -261,7 +309,7 @@ static void make_state(struct tflite_import *im, struct tflite_variable *v,
                               .plain = v->swapped ? -1 : value,
                               .swapped = v->swapped || t->rank < 3 ? value : -1,
                               .weight = -1};
-    v->t = *t;
+    v->t = v->held = *t;
     v->state = true;
     v->place = im->g->n_inputs;
     v->set = true;
@@ -315,9 +363,11 @@ static int add_state(struct tflite_import *im, struct tflite_variable *v)
                          "a variable that is set to a constant in each run");
     if (x < 0)
         x = tflite_reorder(im, v->swapped ? v->v.plain : v->v.swapped,
-                           v->t.rank, v->swapped);
-    if (v->first >= 0)
-        x = tflite_binary(im, KERN_SUB, x, v->first);
+                           v->held.rank, v->swapped);
+    if (im->status == 0 && !tflite_same_type(im, x, v->input))
+        return error_set(im->err, INFER_EUNSUPPORTED,
+                         "a state that changes its shape");
+    x = exchange(im, x, v->first);
     if (im->status == 0 &&
         (graph_is_output(im->g, x) || im->g->value[x].producer < 0))
         x = tflite_plain_unary(im, x, KERN_IDENTITY);
@@ -355,6 +405,7 @@ int tflite_add_states(struct tflite_import *im)
 void tflite_import_assign(struct tflite_import *im, int param)
 {
     struct tflite_variable *to;
+    struct tflite_tensor t;
     int at;
 
     (void)param;
@@ -365,12 +416,20 @@ void tflite_import_assign(struct tflite_import *im, int param)
     to = variable_of(im);
     if (!to)
         return;
+    if (im->branches > 0) {
+        tflite_fail(im, INFER_EUNSUPPORTED,
+                    "a variable that is set where a condition holds");
+        return;
+    }
     at = tflite_input_index(im, 1);
     if (im->status < 0)
         return;
+    t = tflite_input_tensor(im, 1);
     tflite_load(im, at);
     if (im->status == 0 && to->read && !to->state)
         keep(im, to);
+    if (im->status == 0 && to->state && !tflite_same_kind(&t, &to->held))
+        tflite_fail(im, INFER_EUNSUPPORTED, "a state that changes its type");
     if (im->status == 0 && im->value[at].state != TFLITE_KNOWN &&
         im->value[at].state != TFLITE_GRAPH)
         tflite_fail(im, INFER_EFORMAT, "nothing produces its input");
@@ -378,7 +437,7 @@ void tflite_import_assign(struct tflite_import *im, int param)
         return;
     tflite_value_forget(&to->v);
     to->v = tflite_value_share(&im->value[at]);
-    to->t = tflite_input_tensor(im, 1);
+    to->t = t;
     to->set = true;
     to->written = !im->initialising;
 }
@@ -397,19 +456,19 @@ void tflite_import_read(struct tflite_import *im, int param)
     t = tflite_output_tensor(im, 0);
     if (im->status == 0 && !from->set)
         tflite_fail(im, INFER_EUNSUPPORTED, "a variable that nothing fills");
-    if (im->status == 0 &&
-        (t.type != from->t.type ||
-         tflite_is_quantised(&t) != tflite_is_quantised(&from->t) ||
-         (tflite_is_quantised(&t) && !tflite_same_quant(&t, &from->t))))
+    if (im->status == 0 && !tflite_same_kind(&t, &from->t))
         tflite_fail(im, INFER_EUNSUPPORTED,
                     "a variable of another type than what is read");
     if (im->status < 0)
         return;
-    if (!from->written && !from->state && is_kept(im, from))
-        make_state(im, from, &t);
+    /* What CALL_ONCE reads is no state: it runs once. */
+    if (!im->initialising && !from->written) {
+        if (!from->state && is_kept(im, from))
+            make_state(im, from, &t);
+        from->read = true;
+    }
     if (im->status < 0)
         return;
-    from->read = from->read || !from->written;
     if (im->value[tflite_output_index(im, 0)].state != TFLITE_UNKNOWN)
         tflite_fail(im, INFER_EFORMAT, "its output is produced twice");
     else

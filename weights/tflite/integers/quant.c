@@ -76,6 +76,12 @@ bool tflite_same_quant(const struct tflite_tensor *a,
                (b->zero_point.count ? fb_list_i64(&b->zero_point, 0) : 0);
 }
 
+bool tflite_same_kind(const struct tflite_tensor *a,
+                      const struct tflite_tensor *b)
+{
+    return a->type == b->type && tflite_same_quant(a, b);
+}
+
 void tflite_quant_clip(struct tflite_import *im, enum tflite_activation act,
                        struct tflite_quant *q)
 {

@@ -17,7 +17,7 @@
 
 struct tflite_halves tflite_halves(struct tflite_import *im, int x)
 {
-    struct tflite_halves h;
+    struct tflite_halves h = {.bits = 8};
     int whole;
 
     h.high = tflite_unary(im, x, KERN_LINEAR, 1.0f / PART, 0.5f);
@@ -29,10 +29,10 @@ struct tflite_halves tflite_halves(struct tflite_import *im, int x)
 
 struct tflite_halves tflite_bias_halves(struct tflite_import *im, int i)
 {
-    const struct tflite_halves none = {-1, -1};
+    const struct tflite_halves none = {-1, -1, 8};
     const struct constant *c = tflite_fixed(im, i);
     struct constant *to[2];
-    struct tflite_halves h;
+    struct tflite_halves h = none;
 
     if (im->status < 0)
         return none;
@@ -89,7 +89,7 @@ int tflite_requantise_wide(struct tflite_import *im,
                            int64_t n, int axis, bool matrix,
                            const struct tflite_quant *q)
 {
-    const struct graph_requantize how = {.requantize = {.left = 8,
+    const struct graph_requantize how = {.requantize = {.left = h->bits,
                                                         .low = (int)q->low,
                                                         .high = (int)q->high,
                                                         .once = matrix,

@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TensorFlow Lite: loops over time steps, variables. */
+/* TensorFlow Lite: loops over time steps, branches, variables. */
+#include <math.h>
+
 #include "tests/unit/weights/tflite/model.h"
 
-enum { GATHER = 36, ADD = 0, LESS = 58, WHILE = 119, CONCATENATION = 2 };
+enum {
+    GATHER = 36,
+    ADD = 0,
+    LESS = 58,
+    WHILE = 119,
+    CONCATENATION = 2,
+    IF = 118
+};
 
 #define STEPS 3
 
@@ -174,12 +183,21 @@ static void assign(struct model *m, int handle, int value)
     model_op(m, ASSIGN, IN(handle, value), 0)->n_out = 0;
 }
 
-enum form { FILLED, EMPTY, WRITTEN, KEPT, OTHER_TYPE };
+enum form {
+    FILLED,
+    EMPTY,
+    WRITTEN,
+    KEPT,
+    GROWS,
+    COUNTED, /* CALL_ONCE reads it and writes it again */
+    OTHER_TYPE
+};
 
-/* y = x + variable, which CALL_ONCE fills with 10 and 20, or the run with x. */
+/* y = x + variable, which CALL_ONCE fills with 10 and -inf, or the run with
+ * x. */
 static void make_variable(struct model *m, struct model *fill, enum form form)
 {
-    static const float values[2] = {10, 20};
+    static const float values[2] = {10, -INFINITY};
     static const int32_t integers[2] = {10, 20};
     struct model_op *o;
     int x, h, w, y;
@@ -192,6 +210,13 @@ static void make_variable(struct model *m, struct model *fill, enum form form)
                form == OTHER_TYPE
                    ? model_ints(fill, "values", DIMS(2), integers)
                    : model_float(fill, "values", DIMS(1, 2), values));
+    if (form == COUNTED) {
+        w = model_float(fill, "w", DIMS(1, 2), NULL);
+        model_op(fill, READ, IN(h), w);
+        y = model_float(fill, "twice", DIMS(1, 2), NULL);
+        model_op(fill, ADD, IN(w, w), y);
+        assign(fill, h, y);
+    }
     x = model_float(m, "x", DIMS(1, 2), NULL);
     m->inner[0] = fill;
     o = model_op(m, CALL_ONCE, IN(x), x);
@@ -206,7 +231,40 @@ static void make_variable(struct model *m, struct model *fill, enum form form)
     model_op(m, ADD, IN(x, w), y);
     if (form == KEPT)
         assign(m, h, y);
+    if (form == GROWS) {
+        w = model_float(m, "more", DIMS(1, 4), NULL);
+        model_option(model_op(m, CONCATENATION, IN(x, y), w), 0, 4, 1);
+        assign(m, h, w);
+    }
     model_io(m, x, y);
+}
+
+/* 0 stands for the first value, the first value for 0, others for themselves.
+ */
+static void check_state(const float *state, const float *want,
+                        const float *want_next)
+{
+    static const float x[2] = {1, 2};
+    const float *const in[2] = {x, state};
+    static struct model m, fill;
+    float y[2], next[2], *const out[2] = {y, next};
+
+    make_variable(&m, &fill, KEPT);
+    run_inputs(must_read(&m), in, 2, DIMS(1, 2), out, 2, 2);
+    for (int i = 0; i < 2; i++)
+        if (!(y[i] <= want[i] && y[i] >= want[i] && next[i] <= want_next[i] &&
+              next[i] >= want_next[i]))
+            fail_msg("%d: %g and %g, %g and %g are due", i, (double)y[i],
+                     (double)next[i], (double)want[i], (double)want_next[i]);
+}
+
+TEST(test_states)
+{
+    check_state((float[]){0, 0}, (float[]){11, -INFINITY}, (float[]){11, 0});
+    check_state((float[]){10, -INFINITY}, (float[]){1, 2}, (float[]){1, 2});
+    check_state((float[]){0.1f, -2}, (float[]){1.1f, 0},
+                (float[]){1.1f, -INFINITY});
+    check_state((float[]){-1, 9}, (float[]){0, 11}, (float[]){10, 11});
 }
 
 TEST(test_variables)
@@ -218,7 +276,12 @@ TEST(test_variables)
 
     make_variable(&m, &fill, FILLED);
     run_model(must_read(&m), x, DIMS(1, 2), y, 2);
-    assert_true(y[0] == 11 && y[1] == 22);
+    assert_true(y[0] == 11 && y[1] == -INFINITY);
+    make_variable(&m, &fill, COUNTED);
+    g = must_read(&m);
+    assert_int_equal(g->n_inputs, 1);
+    run_model(g, x, DIMS(1, 2), y, 2);
+    assert_true(y[0] == 21 && y[1] == -INFINITY);
     make_variable(&m, &fill, WRITTEN);
     run_model(must_read(&m), x, DIMS(1, 2), y, 2);
     assert_true(y[0] == 2 && y[1] == 4);
@@ -230,14 +293,75 @@ TEST(test_variables)
     assert_string_equal(g->value[g->input[1]].name, "state");
     assert_int_equal(g->n_outputs, 2);
     assert_string_equal(g->value[g->output[1]].name, "state/next");
-    /* Input and output are less the first value: a sum and a difference. */
-    assert_int_equal(count_op(g, GRAPH_BINARY), 3);
     graph_free(g);
+    make_variable(&m, &fill, GROWS);
+    must_refuse(&m, INFER_EUNSUPPORTED, "a state that changes its shape");
     make_variable(&m, &fill, OTHER_TYPE);
     must_refuse(&m, INFER_EUNSUPPORTED, "of another type");
     make_variable(&m, &fill, FILLED);
     m.op[0].option[0].value = 9;
     must_refuse(&m, INFER_EFORMAT, "network 9 of 2");
+}
+
+/* ---- branches ------------------------------------------------------ */
+
+enum branch { ADDS, WIDENS, SETS };
+
+/* y = x + 1 where x is below 5; else x, twice as wide, or x that a variable
+ * takes. */
+static void make_branches(struct model *m, struct model *then,
+                          struct model *other, enum branch form, int elements)
+{
+    static const float one = 1, limit = 5;
+    const int64_t dim[2] = {elements, 1};
+    int x, y, c, n;
+
+    memset(m, 0, sizeof *m);
+    memset(then, 0, sizeof *then);
+    memset(other, 0, sizeof *other);
+    x = model_float(m, "x", 2, dim, NULL);
+    c = model_add(m, "below", TFLITE_BOOL, 2, dim, NULL);
+    y = model_float(m, "y", 2, dim, NULL);
+    n = model_float(m, "limit", DIMS(1), &limit);
+    model_op(m, LESS, IN(x, n), c);
+    model_option(model_op(m, IF, IN(c, x), y), 0, 4, 1);
+    model_option(&m->op[1], 1, 4, 2);
+    model_io(m, x, y);
+    m->inner[0] = then;
+    m->inner[1] = other;
+    x = model_float(then, "x", 2, dim, NULL);
+    n = model_float(then, "one", DIMS(1), &one);
+    y = model_float(then, "sum", 2, dim, NULL);
+    model_op(then, ADD, IN(x, n), y);
+    model_io(then, x, y);
+    x = model_float(other, "x", 2, dim, NULL);
+    y = x;
+    if (form == WIDENS) {
+        y = model_float(other, "wide", DIMS(1, 2), NULL);
+        model_option(model_op(other, CONCATENATION, IN(x, x), y), 0, 4, 1);
+    }
+    if (form == SETS)
+        assign(other, handle_of(other), x);
+    model_io(other, x, y);
+}
+
+TEST(test_branches)
+{
+    static const float small = 3, large = 7;
+    static struct model m, then, other;
+    float y;
+
+    make_branches(&m, &then, &other, ADDS, 1);
+    run_model(must_read(&m), &small, DIMS(1, 1), &y, 1);
+    assert_true(y == 4);
+    run_model(must_read(&m), &large, DIMS(1, 1), &y, 1);
+    assert_true(y == 7);
+    make_branches(&m, &then, &other, ADDS, 2);
+    must_refuse(&m, INFER_EUNSUPPORTED, "of more than one element");
+    make_branches(&m, &then, &other, WIDENS, 1);
+    must_refuse(&m, INFER_EUNSUPPORTED, "networks of other shapes");
+    make_branches(&m, &then, &other, SETS, 1);
+    must_refuse(&m, INFER_EUNSUPPORTED, "set where a condition holds");
 }
 
 int main(void)
@@ -248,6 +372,8 @@ int main(void)
         cmocka_unit_test(test_update_slice),
         cmocka_unit_test(test_damaged_loop),
         cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_states),
+        cmocka_unit_test(test_branches),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -521,15 +521,16 @@ static inline void must_refuse(const struct model *m, int code,
                  err.text);
 }
 
-/* Runs a graph on the reference backend, which takes it over; the first
- * output's elements as floats. */
-static inline void run_model(struct graph *g, const float *x, int rank,
-                             const int64_t *dim, float *y, size_t n)
+/* Runs a graph on the reference backend, which takes it over: on n_in inputs of
+ * one shape; the elements of the first n_out outputs as floats, n each. */
+static inline void run_inputs(struct graph *g, const float *const *x, int n_in,
+                              int rank, const int64_t *dim, float *const *y,
+                              int n_out, size_t n)
 {
     struct infer_session_options options;
     struct infer_session *session = NULL;
     struct infer_model *model = NULL;
-    struct infer_array in = {0}, out[4] = {{0}};
+    struct infer_array in[4] = {{0}}, out[4] = {{0}};
     struct infer_error err = {0};
     int rc = model_from_graph(g, &err, &model);
 
@@ -538,28 +539,38 @@ static inline void run_model(struct graph *g, const float *x, int rank,
     options.threads = 1;
     if (rc == 0)
         rc = infer_session_create(model, &options, &err, &session);
-    in.dtype = INFER_F32;
-    in.rank = rank;
-    in.bytes = sizeof *x;
-    for (int i = 0; i < rank; i++) {
-        in.dim[i] = dim[i];
-        in.bytes *= (size_t)dim[i];
+    for (int k = 0; k < n_in; k++) {
+        in[k].dtype = INFER_F32;
+        in[k].rank = rank;
+        in[k].bytes = sizeof **x;
+        for (int i = 0; i < rank; i++) {
+            in[k].dim[i] = dim[i];
+            in[k].bytes *= (size_t)dim[i];
+        }
+        in[k].data = (void *)(uintptr_t)x[k];
     }
-    in.data = (void *)(uintptr_t)x;
     if (rc == 0)
-        rc = infer_session_run(session, &in, 1, out,
+        rc = infer_session_run(session, in, n_in, out,
                                infer_model_output_count(model), &err);
-    if (rc == 0) {
-        if (out[0].dtype != INFER_F32 || out[0].bytes != n * sizeof *y)
-            fail_msg("%zu bytes of %s, %zu floats are due", out[0].bytes,
-                     infer_dtype_name(out[0].dtype), n);
-        out[0].data = y;
-        rc = infer_session_run(session, &in, 1, out, 1, &err);
+    for (int k = 0; k < n_out && rc == 0; k++) {
+        if (out[k].dtype != INFER_F32 || out[k].bytes != n * sizeof **y)
+            fail_msg("%zu bytes of %s, %zu floats are due", out[k].bytes,
+                     infer_dtype_name(out[k].dtype), n);
+        out[k].data = y[k];
     }
+    if (rc == 0)
+        rc = infer_session_run(session, in, n_in, out, n_out, &err);
     if (rc != 0)
         fail_msg("%s", err.text);
     infer_session_close(&session);
     infer_model_close(&model);
+}
+
+/* The same of one input and the first output. */
+static inline void run_model(struct graph *g, const float *x, int rank,
+                             const int64_t *dim, float *y, size_t n)
+{
+    run_inputs(g, &x, 1, rank, dim, &y, 1, n);
 }
 
 static inline int count_op(const struct graph *g, enum graph_op op)

@@ -90,6 +90,34 @@ TEST(test_wide)
     }
 }
 
+/* Products of 2,000 numbers of 16 bits, whose sum has 41 bits, likewise. */
+TEST(test_wide_products)
+{
+    enum { C = 2000 };
+    static const float want[] = {20006, 13335, 21850, -21851};
+    static int16_t w[4 * C];
+    static float x[C];
+    struct model m = {.n_ops = 0};
+    int in[2], y;
+
+    for (int i = 0; i < C; i++)
+        x[i] = (float)(32767 - i % 7);
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < C; i++)
+            w[k * C + i] = (int16_t)(k == 0   ? 30000 + i % 3
+                                     : k == 1 ? 20000 - i % 5
+                                     : k == 2 ? 32767
+                                              : -32768);
+    in[0] =
+        model_quantised(&m, "x", TFLITE_INT16, DIMS(1, 1, C), NULL, 1e-4f, 0);
+    in[1] = model_quantised(&m, "w", TFLITE_INT16, DIMS(1, 4, C), w, 1e-4f, 0);
+    y = model_quantised(&m, "y", TFLITE_INT16, DIMS(1, 1, 4), NULL, 0.98269f,
+                        0);
+    model_option(model_op(&m, 126, in, 2, y), 1, 1, 1);
+    model_io(&m, in[0], y);
+    must_give(&m, x, DIMS(1, 1, C), want, 4);
+}
+
 /* Functions of 16 bits that the kernels look up, likewise. */
 TEST(test_tables)
 {
@@ -246,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantise),
         cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_wide_products),
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_scatter),
         cmocka_unit_test(test_scatter_quantised),
