@@ -174,8 +174,23 @@ static void drop_plan(struct planning *p)
 
 /* ---- memory -------------------------------------------------------- */
 
+/* Whether a step leaves elements of another type in the buffer of a view, for
+ * one after it to overwrite. */
+static bool is_of_types(const struct plan *plan, const struct view *v)
+{
+    for (int i = 0; i < plan->steps.n; i++) {
+        const struct plan_step *s = plan->steps.at[i];
+
+        for (int k = 0; k < s->exec.problem.n_out; k++)
+            if (s->out[k].buffer == v->buffer &&
+                s->out[k].t.dtype != v->t.dtype)
+                return true;
+    }
+    return false;
+}
+
 /* Whether output i is the only use of a whole buffer, which then can be the
- * caller's memory. */
+ * caller's memory: that has the output's type alone. */
 static bool is_whole(const struct plan *plan, int i)
 {
     const struct view *v = &plan->output[i];
@@ -186,7 +201,8 @@ static bool is_whole(const struct plan *plan, int i)
             return false;
     return b->memory == PLAN_ARENA && v->offset == 0 &&
            (size_t)kern_tensor_count(&v->t) * infer_dtype_size(v->t.dtype) ==
-               b->bytes;
+               b->bytes &&
+           !is_of_types(plan, v);
 }
 
 /* Names the buffers that are the caller's, and places the others anew. */

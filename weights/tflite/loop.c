@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Networks within a network: IF, composites, CALL_ONCE, and WHILE.
+ *
  * WHILE: the operators of the body are imported once an iteration, as long as
  * the condition can be computed while importing.  Keras' recurrent layers
  * become such loops over time steps.

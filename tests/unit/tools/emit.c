@@ -483,6 +483,11 @@ static void integers(void **unused)
         a->requantize.once = i > 1 && i < 5;
         a->requantize.wide = i > 3;
         a->requantize.left = i > 3 ? 8 : 0;
+        if (i == 5) { /* integers that floats take the place of */
+            z = add(g, GRAPH_CAST, NULL, IN(z), &node);
+            g->node[node].attr.cast.to = INFER_I32;
+            z = add(g, GRAPH_REQUANTIZE, NULL, IN(z, at[0], at[1]), &node);
+        }
         check("integers", g, z);
     }
 }
