@@ -3,7 +3,11 @@
 #ifndef TOOLS_ARRAY_H
 #define TOOLS_ARRAY_H
 
+#include <stdbool.h>
+
 #include "include/infer.h"
+
+struct graph;
 
 /* Largest number of inputs or outputs of a network. */
 #define ARRAYS_MAX 64
@@ -25,5 +29,13 @@ int array_alloc(const char *what, const char *name, struct infer_array *a,
 /* Fills an F32 array with numbers in [-1, 1), an integer array with 0 to 7;
  * advances *seed. */
 void array_fill(struct infer_array *a, uint64_t *seed);
+
+/* The tools choose a free size by its place: the first is the batch, the second
+ * counts channels.  Of a state D,N,H, whose first size is fixed, the second is
+ * the batch.  Where the shapes in[i] of g's inputs do not agree, but do so with
+ * the batch at the first free size of each such input, it goes there; made:
+ * whether in[i] is the tool's to choose.  g is sorted. */
+void state_sizes(const struct graph *g, const bool *made,
+                 struct infer_array *in);
 
 #endif

@@ -10,6 +10,7 @@
 #include "kernels/base/json.h"
 #include "kernels/base/scalar.h"
 #include "kernels/base/text.h"
+#include "libinfer/model/model.h"
 #include "tools/npy.h"
 
 /* Extent of a free spatial dimension without --input-shape. */
@@ -69,6 +70,7 @@ static int input_shape(const struct tool_request *r,
                          "the model leaves the shape of input '%s' open: name "
                          "one with --input-shape",
                          info->name);
+    a->dtype = scalar_is_integer(info->dtype) ? info->dtype : INFER_F32;
     if (r->batch > 0 && a->rank > 0)
         a->dim[0] = r->batch;
     for (k = 0; k < a->rank; k++)
@@ -77,16 +79,11 @@ static int input_shape(const struct tool_request *r,
     return INFER_OK;
 }
 
-static int random_input(const struct tool_run *run,
-                        const struct infer_tensor_info *info, int position,
-                        uint64_t *seed, struct infer_array *a,
-                        struct infer_error *err)
+static int fill_input(const struct infer_tensor_info *info, uint64_t *seed,
+                      struct infer_array *a, struct infer_error *err)
 {
-    int rc = input_shape(run->request, info, position, a, err);
+    const int rc = array_alloc("input", info->name, a, err);
 
-    a->dtype = scalar_is_integer(info->dtype) ? info->dtype : INFER_F32;
-    if (rc == INFER_OK)
-        rc = array_alloc("input", info->name, a, err);
     if (rc == INFER_OK)
         array_fill(a, seed);
     return rc;
@@ -148,6 +145,8 @@ int tool_make_inputs(const struct tool_run *run, struct arrays *in,
                      struct infer_error *err)
 {
     uint64_t seed = run->cli->seed;
+    struct infer_tensor_info info[ARRAYS_MAX];
+    bool made[ARRAYS_MAX];
     int i, n = infer_model_input_count(run->model);
     int rc = check_inputs(run, err);
 
@@ -160,21 +159,24 @@ int tool_make_inputs(const struct tool_run *run, struct arrays *in,
     for (i = 0; i < n; i++) {
         const struct tool_named_file *file;
         struct infer_array *a = &in->item[i];
-        struct infer_tensor_info info;
 
         memset(a, 0, sizeof(*a));
-        infer_model_input(run->model, i, &info);
-        rc = file_for(run->request, info.name, i, err, &file);
-        if (rc == INFER_OK && file != NULL)
-            rc = read_input(run, file, &info, a, err);
-        else if (rc == INFER_OK)
-            rc = random_input(run, &info, i, &seed, a, err);
+        infer_model_input(run->model, i, &info[i]);
+        rc = file_for(run->request, info[i].name, i, err, &file);
+        made[i] = rc == INFER_OK && file == NULL;
+        if (rc == INFER_OK)
+            rc = file != NULL ? read_input(run, file, &info[i], a, err)
+                              : input_shape(run->request, &info[i], i, a, err);
         if (rc < 0)
             return rc;
-        a->name = info.name;
+        a->name = info[i].name;
         in->count = i + 1;
     }
-    return INFER_OK;
+    state_sizes(model_graph(run->model), made, in->item);
+    for (i = 0; rc == INFER_OK && i < n; i++)
+        if (made[i])
+            rc = fill_input(&info[i], &seed, &in->item[i], err);
+    return rc;
 }
 
 int tool_make_outputs(struct infer_session *session,

@@ -45,6 +45,7 @@ static double fix_shape(const struct graph_value *v, int64_t extent,
 static int random_inputs(const struct graph *g, uint64_t seed,
                          struct arrays *in, struct infer_error *err)
 {
+    bool made[ARRAYS_MAX];
     int64_t extent;
     int i, rc;
 
@@ -64,6 +65,12 @@ static int random_inputs(const struct graph *g, uint64_t seed,
              fix_shape(v, extent, a) > MOST_ELEMENTS && extent > LEAST_EXTENT;
              extent /= 2)
             continue;
+        made[i] = true;
+    }
+    state_sizes(g, made, in->item);
+    for (i = 0; i < g->n_inputs; i++) {
+        struct infer_array *a = &in->item[i];
+
         rc = array_alloc("input", a->name, a, err);
         if (rc < 0)
             return rc;
