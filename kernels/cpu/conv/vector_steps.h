@@ -244,9 +244,10 @@ INLINE void store_bounded(int rows, int cols, const struct target *t,
 
 #pragma GCC unroll 2
     for (j = 0; j < cols; j++) {
-        const float *b = e->bias + t->k + (int64_t)j * LANES;
-        const vec bias =
-            e->bias ? load_part(b, j + 1 < cols ? LANES : last) : (vec){0};
+        const vec bias = e->bias
+                             ? load_part(e->bias + t->k + (int64_t)j * LANES,
+                                         j + 1 < cols ? LANES : last)
+                             : (vec){0};
 
 #pragma GCC unroll 12
         for (i = 0; i < rows; i++)

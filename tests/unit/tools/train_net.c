@@ -215,6 +215,23 @@ static int scaled(struct arch_build *b, int x, int *channels)
     return arch_node(b, GRAPH_SCALE_SHIFT, NULL, in, 3, &node);
 }
 
+/* ConvNeXt's block, whose norms read rows of a turned picture. */
+static int turned_norms(struct arch_build *b, int x, int *channels)
+{
+    const struct arch_conv conv = {
+        .in = 4, .out = 4, .kernel = 1, .bias = true};
+    const int64_t four[1] = {4};
+    int in[2], node;
+
+    (void)channels;
+    in[0] = arch_channel_norm(b, "norm", x, 4, 1e-3f);
+    in[0] = arch_unary(b, arch_conv(b, "expand", in[0], conv), KERN_GELU, 0, 0);
+    in[0] = arch_conv(b, "project", in[0], conv);
+    in[1] = arch_weight(b, "layer_scale", 1, four);
+    x = arch_add(b, x, arch_node(b, GRAPH_SCALE_SHIFT, NULL, in, 2, &node));
+    return arch_channel_norm(b, "last", x, 4, 1e-3f);
+}
+
 /* Down by a pool, up by resizing and by a transposed convolution. */
 static int upwards(struct arch_build *b, int x, int *channels)
 {
@@ -415,9 +432,9 @@ static void check_gradients(body_fn *body, float smoothing)
 }
 
 static body_fn *const bodies[] = {
-    residual,  two_norms,  shortcut,  pools,        excite,   depthwise,
-    flattened, normalised, scaled,    upwards,      maxout,   projected,
-    split,     moved,      attention, flat_softmax, quotients};
+    residual,  two_norms,  shortcut,  pools,        excite,    depthwise,
+    flattened, normalised, scaled,    upwards,      maxout,    projected,
+    split,     moved,      attention, flat_softmax, quotients, turned_norms};
 
 #define BODIES (COUNT(bodies))
 
