@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks of the file in place of an operator: IF, composites of StableHLO,
- * CALL_ONCE. */
+/* TensorFlow Lite: networks of the file in place of an operator: IF, composites
+ * of StableHLO, CALL_ONCE. */
 #include <stdlib.h>
 
 #include "kernels/base/error.h"
@@ -9,45 +9,47 @@
 
 /* Outputs of network `graph` for inputs from `first` on. */
 static void inline_network(struct tflite_import *im, int graph, int first,
-                           struct states *out)
+                           struct tflite_states *out)
 {
-    struct states *in = calloc(1, sizeof *in);
-    struct body body = {.graph = graph};
-    struct outer o;
+    struct tflite_states *in = calloc(1, sizeof *in);
+    struct tflite_network body = {.graph = graph};
+    struct tflite_outer o;
 
     if (!in)
         tflite_fail(im, INFER_EMEMORY, "out of memory");
-    else if (im->nested >= MAX_NESTED)
+    else if (im->nested >= TFLITE_MAX_NESTED)
         tflite_fail(im, INFER_EUNSUPPORTED,
-                    "networks in networks deeper than %d", MAX_NESTED);
-    else if (im->op.n_in - first > MAX_STATES || im->op.n_out > MAX_STATES)
+                    "networks in networks deeper than %d", TFLITE_MAX_NESTED);
+    else if (im->op.n_in - first > TFLITE_MAX_STATES ||
+             im->op.n_out > TFLITE_MAX_STATES)
         tflite_fail(im, INFER_EUNSUPPORTED,
-                    "a network of more than %d inputs or outputs", MAX_STATES);
+                    "a network of more than %d inputs or outputs",
+                    TFLITE_MAX_STATES);
     else
-        network_take_inputs(im, in, first);
+        tflite_network_take_inputs(im, in, first);
     im->nested++;
     if (im->status == 0) {
         const int n = im->op.n_out;
 
-        if (network_begin(im, &body, in, &o) &&
+        if (tflite_network_begin(im, &body, in, &o) &&
             im->m->outputs.count != (size_t)n)
             tflite_fail(im, INFER_EFORMAT, "%zu outputs of a network for %d",
                         im->m->outputs.count, n);
         for (int i = 0; i < n && im->status == 0; i++)
-            if (network_output(im, i, &out->v[i], &out->t[i]))
+            if (tflite_network_output(im, i, &out->v[i], &out->t[i]))
                 out->n = i + 1;
-        network_end(im, &body, &o);
+        tflite_network_end(im, &body, &o);
     }
     im->nested--;
     if (in)
-        network_drop_states(in);
-    network_drop(&body);
+        tflite_network_drop_states(in);
+    tflite_network_drop(&body);
     free(in);
 }
 
 static void replace(struct tflite_import *im, int graph, int first)
 {
-    struct states *out = calloc(1, sizeof *out);
+    struct tflite_states *out = calloc(1, sizeof *out);
 
     if (!out) {
         tflite_fail(im, INFER_EMEMORY, "out of memory");
@@ -55,13 +57,14 @@ static void replace(struct tflite_import *im, int graph, int first)
     }
     inline_network(im, graph, first, out);
     if (im->status == 0)
-        network_give_outputs(im, out);
-    network_drop_states(out);
+        tflite_network_give_outputs(im, out);
+    tflite_network_drop_states(out);
     free(out);
 }
 
 /* Output o of a network as a value of the graph in the file's order. */
-static int plain_output(struct tflite_import *im, const struct states *s, int o)
+static int plain_output(struct tflite_import *im, const struct tflite_states *s,
+                        int o)
 {
     const int at = tflite_output_index(im, o);
     struct tflite_value *v = at < 0 ? NULL : &im->value[at];
@@ -94,7 +97,7 @@ static bool is_single(struct tflite_import *im, int i)
  * have the same shape: there is no telling which one a run has. */
 static void choose(struct tflite_import *im)
 {
-    struct states *s[2] = {calloc(1, sizeof **s), calloc(1, sizeof **s)};
+    struct tflite_states *s[2] = {calloc(1, sizeof **s), calloc(1, sizeof **s)};
     const int64_t none = 0; /* of no dimensions */
     int in[3];
 
@@ -125,7 +128,7 @@ static void choose(struct tflite_import *im)
     }
     for (int i = 0; i < 2; i++) {
         if (s[i])
-            network_drop_states(s[i]);
+            tflite_network_drop_states(s[i]);
         free(s[i]);
     }
 }
@@ -136,7 +139,7 @@ void tflite_import_if(struct tflite_import *im, int param)
     const struct constant *c;
 
     (void)param;
-    if (!tflite_arity(im, 1, 1 + MAX_STATES))
+    if (!tflite_arity(im, 1, 1 + TFLITE_MAX_STATES))
         return;
     c = tflite_fixed(im, 0);
     if (im->status < 0)
@@ -166,9 +169,9 @@ void tflite_import_composite(struct tflite_import *im, int param)
 /* The network that fills variables before the first run. */
 void tflite_import_call_once(struct tflite_import *im, int param)
 {
-    struct body body = {.graph = fb_i32(&im->op.options, 0, 0)};
-    struct states *none = calloc(1, sizeof *none);
-    struct outer o;
+    struct tflite_network body = {.graph = fb_i32(&im->op.options, 0, 0)};
+    struct tflite_states *none = calloc(1, sizeof *none);
+    struct tflite_outer o;
 
     (void)param;
     if (!none)
@@ -177,10 +180,10 @@ void tflite_import_call_once(struct tflite_import *im, int param)
         tflite_fail(im, INFER_EUNSUPPORTED, "within a loop, or another one");
     if (im->status == 0) {
         im->initialising = true;
-        network_begin(im, &body, none, &o);
-        network_end(im, &body, &o);
+        tflite_network_begin(im, &body, none, &o);
+        tflite_network_end(im, &body, &o);
         im->initialising = false;
     }
-    network_drop(&body);
+    tflite_network_drop(&body);
     free(none);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * WHILE: the operators of the body are imported once an iteration, as long as
- * the condition can be computed while importing.  Keras' recurrent layers
- * become such loops over time steps.
+ * TensorFlow Lite, WHILE: the operators of the body are imported once an
+ * iteration, as long as the condition can be computed while importing.  Keras'
+ * recurrent layers become such loops over time steps.
  */
 #include <stdlib.h>
 
@@ -14,18 +14,18 @@
 #define MAX_ITERATIONS 4096
 
 /* Whether there is another iteration. */
-static bool ask(struct tflite_import *im, struct body *condition,
-                const struct states *s)
+static bool ask(struct tflite_import *im, struct tflite_network *condition,
+                const struct tflite_states *s)
 {
     struct tflite_tensor t;
     struct tflite_value v;
-    struct outer o;
+    struct tflite_outer o;
     bool more = false;
 
-    if (network_begin(im, condition, s, &o) && im->m->outputs.count != 1)
+    if (tflite_network_begin(im, condition, s, &o) && im->m->outputs.count != 1)
         tflite_fail(im, INFER_EFORMAT, "a condition of %zu outputs",
                     im->m->outputs.count);
-    if (im->status == 0 && network_output(im, 0, &v, &t)) {
+    if (im->status == 0 && tflite_network_output(im, 0, &v, &t)) {
         for (int p = 0; p < im->probes; p++) {
             const struct constant *c = v.known[p];
             const bool here = c && constant_count(c) == 1 &&
@@ -41,66 +41,67 @@ static bool ask(struct tflite_import *im, struct body *condition,
         }
         tflite_value_forget(&v);
     }
-    network_end(im, condition, &o);
+    tflite_network_end(im, condition, &o);
     return more && im->status == 0;
 }
 
-static void iterate(struct tflite_import *im, struct body *body,
-                    struct states *s)
+static void iterate(struct tflite_import *im, struct tflite_network *body,
+                    struct tflite_states *s)
 {
-    struct states *next = calloc(1, sizeof *next);
-    struct outer o;
+    struct tflite_states *next = calloc(1, sizeof *next);
+    struct tflite_outer o;
 
     if (!next) {
         tflite_fail(im, INFER_EMEMORY, "out of memory");
         return;
     }
-    if (network_begin(im, body, s, &o) && im->m->outputs.count != (size_t)s->n)
+    if (tflite_network_begin(im, body, s, &o) &&
+        im->m->outputs.count != (size_t)s->n)
         tflite_fail(im, INFER_EFORMAT, "%zu outputs of a loop of %d variables",
                     im->m->outputs.count, s->n);
     for (int i = 0; i < s->n && im->status == 0; i++) {
-        if (!network_output(im, i, &next->v[i], &next->t[i]))
+        if (!tflite_network_output(im, i, &next->v[i], &next->t[i]))
             break;
         next->n = i + 1;
         if (!tflite_same_kind(&next->t[i], &s->t[i]))
             tflite_fail(im, INFER_EUNSUPPORTED,
                         "variable %d changes its type in a loop", i);
     }
-    network_end(im, body, &o);
+    tflite_network_end(im, body, &o);
     if (im->status == 0) {
-        network_drop_states(s);
+        tflite_network_drop_states(s);
         *s = *next;
     } else {
-        network_drop_states(next);
+        tflite_network_drop_states(next);
     }
     free(next);
 }
 
-static void start(struct tflite_import *im, struct states *s)
+static void start(struct tflite_import *im, struct tflite_states *s)
 {
-    if (im->op.n_in != im->op.n_out || im->op.n_in > MAX_STATES ||
+    if (im->op.n_in != im->op.n_out || im->op.n_in > TFLITE_MAX_STATES ||
         im->op.n_in < 1) {
         tflite_fail(im, INFER_EUNSUPPORTED,
                     "a loop of %d inputs and %d outputs; up to %d, as many of "
                     "both, are supported",
-                    im->op.n_in, im->op.n_out, MAX_STATES);
+                    im->op.n_in, im->op.n_out, TFLITE_MAX_STATES);
         return;
     }
-    network_take_inputs(im, s, 0);
+    tflite_network_take_inputs(im, s, 0);
 }
 
 void tflite_import_while(struct tflite_import *im, int param)
 {
-    struct body condition = {.graph = fb_i32(&im->op.options, 0, 0)};
-    struct body body = {.graph = fb_i32(&im->op.options, 1, 0)};
-    struct states *s = calloc(1, sizeof *s);
+    struct tflite_network condition = {.graph = fb_i32(&im->op.options, 0, 0)};
+    struct tflite_network body = {.graph = fb_i32(&im->op.options, 1, 0)};
+    struct tflite_states *s = calloc(1, sizeof *s);
 
     (void)param;
     if (!s)
         tflite_fail(im, INFER_EMEMORY, "out of memory");
-    else if (im->nested >= MAX_NESTED)
+    else if (im->nested >= TFLITE_MAX_NESTED)
         tflite_fail(im, INFER_EUNSUPPORTED, "loops in loops deeper than %d",
-                    MAX_NESTED);
+                    TFLITE_MAX_NESTED);
     else
         start(im, s);
     im->nested++;
@@ -112,11 +113,11 @@ void tflite_import_while(struct tflite_import *im, int param)
             iterate(im, &body, s);
     }
     im->nested--;
-    network_drop(&condition);
-    network_drop(&body);
+    tflite_network_drop(&condition);
+    tflite_network_drop(&body);
     if (s) {
-        network_give_outputs(im, s);
-        network_drop_states(s);
+        tflite_network_give_outputs(im, s);
+        tflite_network_drop_states(s);
     }
     free(s);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A network of the file in place of an operator: its import, its inputs and
- * outputs. */
+/* TensorFlow Lite: a network of the file in place of an operator: its import,
+ * its inputs and outputs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +26,14 @@ struct tflite_value tflite_value_share(const struct tflite_value *v)
     return to;
 }
 
-void network_drop_states(struct states *s)
+void tflite_network_drop_states(struct tflite_states *s)
 {
     for (int i = 0; i < s->n; i++)
         tflite_value_forget(&s->v[i]);
     s->n = 0;
 }
 
-static void leave(struct tflite_import *im, const struct outer *o)
+static void leave(struct tflite_import *im, const struct tflite_outer *o)
 {
     struct tflite_model *m = im->m;
 
@@ -52,13 +52,13 @@ static void leave(struct tflite_import *im, const struct outer *o)
 }
 
 /* Selects a network; nothing is changed where that fails. */
-static bool enter(struct tflite_import *im, int graph, struct outer *o)
+static bool enter(struct tflite_import *im, int graph, struct tflite_outer *o)
 {
     struct tflite_model *m = im->m;
     struct infer_error fault;
     int rc;
 
-    *o = (struct outer){
+    *o = (struct tflite_outer){
         .tensors = m->tensors,
         .inputs = m->inputs,
         .outputs = m->outputs,
@@ -117,7 +117,7 @@ static struct tflite_tensor tensor_of(struct tflite_import *im, int index)
 }
 
 /* The loop's variables become the inputs of the selected network. */
-static void set_inputs(struct tflite_import *im, const struct states *s)
+static void set_inputs(struct tflite_import *im, const struct tflite_states *s)
 {
     if (im->m->inputs.count != (size_t)s->n) {
         tflite_fail(im, INFER_EFORMAT, "%zu inputs for a loop of %d variables",
@@ -140,8 +140,8 @@ static void set_inputs(struct tflite_import *im, const struct states *s)
     }
 }
 
-bool network_output(struct tflite_import *im, int o, struct tflite_value *v,
-                    struct tflite_tensor *t)
+bool tflite_network_output(struct tflite_import *im, int o,
+                           struct tflite_value *v, struct tflite_tensor *t)
 {
     const int at = fb_list_i32(&im->m->outputs, (size_t)o);
 
@@ -184,7 +184,7 @@ static void import_all(struct tflite_import *im)
     }
 }
 
-static bool make_values(struct tflite_import *im, struct body *b)
+static bool make_values(struct tflite_import *im, struct tflite_network *b)
 {
     if (b->value)
         return true;
@@ -197,8 +197,8 @@ static bool make_values(struct tflite_import *im, struct body *b)
     return b->value != NULL;
 }
 
-bool network_begin(struct tflite_import *im, struct body *b,
-                   const struct states *s, struct outer *o)
+bool tflite_network_begin(struct tflite_import *im, struct tflite_network *b,
+                          const struct tflite_states *s, struct tflite_outer *o)
 {
     b->selected = enter(im, b->graph, o);
     if (!b->selected)
@@ -217,8 +217,8 @@ bool network_begin(struct tflite_import *im, struct body *b,
     return im->status == 0;
 }
 
-void network_end(struct tflite_import *im, struct body *b,
-                 const struct outer *o)
+void tflite_network_end(struct tflite_import *im, struct tflite_network *b,
+                        const struct tflite_outer *o)
 {
     if (!b->selected)
         return;
@@ -227,14 +227,15 @@ void network_end(struct tflite_import *im, struct body *b,
     leave(im, o);
 }
 
-void network_drop(struct body *b)
+void tflite_network_drop(struct tflite_network *b)
 {
     for (int i = 0; b->value && i < b->n_values; i++)
         tflite_value_forget(&b->value[i]);
     free(b->value);
 }
 
-void network_take_inputs(struct tflite_import *im, struct states *s, int first)
+void tflite_network_take_inputs(struct tflite_import *im,
+                                struct tflite_states *s, int first)
 {
     for (int i = first; i < im->op.n_in && im->status == 0; i++) {
         const int at = tflite_input_index(im, i);
@@ -266,7 +267,8 @@ static void name_output(struct tflite_import *im, const struct tflite_tensor *t,
         tflite_rename(im, value, name);
 }
 
-void network_give_outputs(struct tflite_import *im, struct states *s)
+void tflite_network_give_outputs(struct tflite_import *im,
+                                 struct tflite_states *s)
 {
     for (int i = 0; i < s->n && im->status == 0; i++) {
         const struct tflite_tensor t = tflite_output_tensor(im, i);

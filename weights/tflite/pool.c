@@ -29,6 +29,23 @@ static void geometry(struct tflite_import *im, struct graph_pool *pool)
         pool->pool.dilation[i] = 1;
 }
 
+/* Reads the operator.  False after an error. */
+static bool begin(struct tflite_import *im, enum kern_pool_kind kind,
+                  union graph_attr *attr)
+{
+    if (!tflite_arity(im, 1, 1))
+        return false;
+    if (tflite_rank(im, 0) != 4) {
+        tflite_fail(im, INFER_EFORMAT, "its input has rank %d, 4 is due",
+                    tflite_rank(im, 0));
+        return false;
+    }
+    tflite_defaults(GRAPH_POOL, attr);
+    attr->pool.pool.kind = kind;
+    geometry(im, &attr->pool);
+    return true;
+}
+
 void tflite_import_pool(struct tflite_import *im, int kind)
 {
     const bool average = kind == KERN_POOL_AVERAGE;
@@ -36,16 +53,8 @@ void tflite_import_pool(struct tflite_import *im, int kind)
     union graph_attr attr;
     int x;
 
-    if (!tflite_arity(im, 1, 1))
+    if (!begin(im, (enum kern_pool_kind)kind, &attr))
         return;
-    if (tflite_rank(im, 0) != 4) {
-        tflite_fail(im, INFER_EFORMAT, "its input has rank %d, 4 is due",
-                    tflite_rank(im, 0));
-        return;
-    }
-    tflite_defaults(GRAPH_POOL, &attr);
-    attr.pool.pool.kind = (enum kern_pool_kind)kind;
-    geometry(im, &attr.pool);
     in = tflite_input_tensor(im, 0);
     out = tflite_output_tensor(im, 0);
     im->raw = tflite_is_quantised(&in) && tflite_same_quant(&in, &out);
@@ -75,16 +84,8 @@ void tflite_import_l2_pool(struct tflite_import *im, int param)
     int x;
 
     (void)param;
-    if (!tflite_arity(im, 1, 1))
+    if (!begin(im, KERN_POOL_AVERAGE, &attr))
         return;
-    if (tflite_rank(im, 0) != 4) {
-        tflite_fail(im, INFER_EFORMAT, "its input has rank %d, 4 is due",
-                    tflite_rank(im, 0));
-        return;
-    }
-    tflite_defaults(GRAPH_POOL, &attr);
-    attr.pool.pool.kind = KERN_POOL_AVERAGE;
-    geometry(im, &attr.pool);
     x = tflite_in(im, 0, true);
     x = tflite_binary(im, KERN_MUL, x, x);
     x = tflite_emit(im, GRAPH_POOL, &attr, &x, 1);

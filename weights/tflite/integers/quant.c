@@ -321,3 +321,40 @@ int tflite_round_integers(struct tflite_import *im, int x, int64_t n,
         return x;
     return tflite_unary(im, x, KERN_LINEAR, 1, (float)-q->zero);
 }
+
+/* ---- FAKE_QUANT ---------------------------------------------------- */
+
+/* To the nearest of 2^bits numbers between min and max, which are moved so that
+ * 0 is one of them. */
+void tflite_import_fake_quant(struct tflite_import *im, int param)
+{
+    const float min = fb_f32(&im->op.options, 0, 0);
+    const float max = fb_f32(&im->op.options, 1, 0);
+    const int bits = fb_i32(&im->op.options, 2, 0);
+    const float least = fb_bool(&im->op.options, 3) ? 1 : 0;
+    float most, scale, zero;
+    bool swapped;
+    int x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1))
+        return;
+    if (!(min <= 0 && max >= 0 && min < max) || !isfinite(max - min) ||
+        bits < 2 || bits > 16) {
+        tflite_fail(im, INFER_EFORMAT, "%d bits for %g to %g", bits,
+                    (double)min, (double)max);
+        return;
+    }
+    most = (float)((1 << bits) - 1);
+    scale = (max - min) / (most - least);
+    zero = least - min / scale;
+    zero = zero < least ? least : zero > most ? most : roundf(zero);
+    x = tflite_in_any_order(im, &swapped);
+    x = tflite_unary(im, x, KERN_CLIP, (least - zero) * scale,
+                     (most - zero) * scale);
+    x = tflite_unary(im, x, KERN_LINEAR, 1, -(least - zero) * scale);
+    x = tflite_unary(im, x, KERN_LINEAR, 1.0f / scale, 0);
+    x = tflite_round_away(im, x);
+    x = tflite_unary(im, x, KERN_LINEAR, scale, (least - zero) * scale);
+    tflite_out(im, 0, x, swapped);
+}
